@@ -48,7 +48,7 @@ class Serving:
         self._left = list(attempts)
         monkeypatch.setattr(ingest, "BatchWriter", lambda _: SimpleNamespace(totals=None, known=None))
         store: Any = SimpleNamespace(spark=spark)
-        self._job = ingest._IngestJob(store, store, "landing", "checkpoint", 1, None)
+        self._job = ingest._FolderJob(store, store, "landing", "checkpoint", 1, None)
         for name in ("_check_places", "reread_damaged"):
             monkeypatch.setattr(self._job, name, lambda: None)
         monkeypatch.setattr(self._job, "_stream", self._attempt)
@@ -63,7 +63,7 @@ class Serving:
         return True
 
     def __call__(self) -> None:
-        self._job.serve(self._service, 0.01)
+        self._job.serve(self._service)
 
 
 def test_a_spark_that_has_stopped_is_not_used_again(spark: StandIn) -> None:

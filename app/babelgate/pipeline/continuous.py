@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from babelgate.pipeline.errors import Hopeless
 from babelgate.pipeline.spark.console import say
+from babelgate.pipeline.spark.launch import has_ended, reason_of
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
@@ -27,6 +29,7 @@ class Service:
     """An endless run of ``job``, between its beginning and a stop signal."""
 
     def __init__(self, job: str, options: Continuous, stop: threading.Event) -> None:
+        self.interval_seconds = options.interval_seconds
         self._job = job
         self._options = options
         self._stop = stop
@@ -38,14 +41,33 @@ class Service:
         """Whether SIGTERM or SIGINT has come."""
         return self._stop.is_set()
 
+    def repeat(self, attempt: Callable[[], object], check: Callable[[], object] = lambda: None) -> None:
+        """Call ``attempt`` until a stop signal, with a pause after each. One that fails is repeated after a pause.
+
+        ``check``: called after a failure; raises if another attempt would fail, too. Raises what ``check`` does,
+        Hopeless, the error of a Java process that has ended, and errors that need their stack trace.
+        """
+        while not self.is_stopping:
+            try:
+                attempt()
+            except Hopeless:
+                raise
+            except Exception as error:
+                if has_ended(error):
+                    raise
+                check()
+                reason = reason_of(error)
+                if reason is None:
+                    raise
+                self.wait_after(reason)
+            else:
+                self.round_done()
+                self._stop.wait(self.interval_seconds)
+
     def round_done(self) -> None:
         """Touch the file of ``alive``, and forget former failures."""
         self._pause = _FIRST_PAUSE_SECONDS
         self._touch()
-
-    def wait(self) -> None:
-        """Wait for the next round, or until a stop signal."""
-        self._stop.wait(self._options.interval_seconds)
 
     def wait_after(self, reason: str) -> None:
         """Say why a round failed, and wait: 1 s, each time twice as long, at most 15 s, or until a stop signal.

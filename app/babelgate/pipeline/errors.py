@@ -13,8 +13,12 @@ class JobFailed(click.ClickException):
     exit_code = 1
 
 
-class SparkEnded(JobFailed):
-    """Spark could not be started, or has ended. Another attempt in this process would fail, too."""
+class Hopeless(JobFailed):
+    """Another attempt in this process would fail, too, so that an endless run ends."""
+
+
+class SparkEnded(Hopeless):
+    """Spark could not be started, or has ended."""
 
 
 class ExtraMissing(click.ClickException):

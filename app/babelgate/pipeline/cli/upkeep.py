@@ -35,14 +35,7 @@ _format = click.option(
     help="How long former versions of the tables stay readable.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the result.",
-)
+@_format
 def maintain(lake: str, retain_days: float, dry_run: bool, form: str) -> None:
     """Remove former versions of the tables of the lake, files that only they need, and what killed jobs left.
 

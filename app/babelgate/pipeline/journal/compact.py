@@ -70,11 +70,8 @@ def compact(
 
 def _without_spark(root: str, until: int) -> tuple[dict[str, Any], list[str]] | None:
     """The facts of a compaction of nothing, and what was removed; None if there is work, or ``root`` is not local."""
-    try:
-        store = DatasetReader.without_spark(root)
-    except (OSError, ValueError):
-        return None
-    if not store.files.is_local:
+    store = DatasetReader.of_local(root)
+    if store is None:
         return None
     with exclusive_lock(store.files, store.lock("compact"), "compact"):
         before = snapshot(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Tot
 from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, has_landed_little, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say
-from babelgate.pipeline.spark.launch import Launch, check_running, has_ended, reason_of
+from babelgate.pipeline.spark.launch import Launch, check_running
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetStore, run_id
 from babelgate.pipeline.storage.files import Files
@@ -66,13 +67,13 @@ def ingest(
         home = store.folder(JOURNAL.name)
         place = checkpoint or f"{home}/_checkpoint"
         with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
-            job = _IngestJob(store, landed, landed.qualified(landing), place, max_files, committed)
+            job = _FolderJob(store, landed, landed.qualified(landing), place, max_files, committed)
             if every is None:
                 with progress(spark, "ingest"):
                     job.read_all()
             else:
                 with serving("ingest", every) as service:
-                    job.serve(service, every.interval_seconds)
+                    job.serve(service)
             facts = job.finish()
     return finish(launch, began, facts)
 
@@ -111,7 +112,76 @@ def _missing_counts(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
     return counts
 
 
-class _IngestJob:
+class IngestJob(ABC):
+    """What both kinds of ``ingest`` share: how they go on after a failure, and what follows a batch.
+
+    ``place``: where the records come from, without passwords. The caller owns the lock of ``ingest``.
+    """
+
+    def __init__(self, store: DatasetStore, place: str, committed: Callable[[], object] | None) -> None:
+        self._store = store
+        self._place = place
+        self._committed = committed
+        self._ingest = BatchWriter(store)
+        self._service: Service | None = None
+        self._is_behind = False
+        self._has_failed = False
+
+    @abstractmethod
+    def _read(self, is_stopping: Callable[[], bool]) -> bool:
+        """Read what there is, and in an endless run what comes, until ``is_stopping``. Returns whether all was read."""
+
+    @abstractmethod
+    def _check_places(self) -> None:
+        """Raise JobFailed if what the job reads or writes is gone."""
+
+    def read_all(self) -> None:
+        """Read what there is. Raises JobFailed if a stop signal came before all was read."""
+        with stop_signals() as stop:
+            if not self._read(stop.is_set):
+                raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
+
+    def serve(self, service: Service) -> None:
+        """Read what is new until a stop signal. Raises as :meth:`Service.repeat`, and SparkEnded."""
+        self._service = service
+        # A process that was killed may have left out what follows its last batch.
+        self._is_behind = True
+        service.repeat(self._attempt, lambda: check_running(self._store.spark))
+
+    def _attempt(self) -> None:
+        has_failed, self._has_failed = self._has_failed, True
+        self._check_places()
+        if has_failed:
+            # A batch may have been committed although it failed, so what is known is read again.
+            totals, self._ingest = self._ingest.totals, BatchWriter(self._store)
+            self._ingest.totals, self._is_behind = totals, True
+        assert self._service is not None
+        service = self._service
+        self._read(lambda: service.is_stopping)
+        self._has_failed = False
+
+    def _catch_up(self) -> None:
+        """Do what follows batches, if a former attempt or process may have left it out."""
+        if self._is_behind and self._committed is not None:
+            self._committed()
+        self._is_behind = False
+
+    def _batch_done(self, service: Service, name: str, made: Totals) -> None:
+        """Do what follows the batch ``name`` of an endless run."""
+        publish_gaps(self._store, self._ingest.known)
+        if self._committed is not None:
+            self._committed()
+        service.round_done()
+        say(f"ingest: batch {name}: {totals_text(made)}")
+
+    def finish(self) -> dict[str, Any]:
+        """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
+        if not self._has_failed:
+            publish_gaps(self._store, self._ingest.known)
+        return facts_of(self._place, self._store.root, self._ingest.totals, self._ingest.known)
+
+
+class _FolderJob(IngestJob):
     def __init__(
         self,
         store: DatasetStore,
@@ -121,18 +191,13 @@ class _IngestJob:
         max_files: int,
         committed: Callable[[], object] | None,
     ) -> None:
+        super().__init__(store, landing, committed)
         self._landed = landed
-        self._committed = committed
-        self._store = store
         self._spark: SparkSession = store.spark
-        self._landing = landing
         self._checkpoint = checkpoint
         self._max_files = max_files
-        self._ingest = BatchWriter(store)
         self._query: str | None = None
         self._error: BaseException | None = None
-        self._service: Service | None = None
-        self._has_failed = False
 
     def reread_damaged(self) -> None:
         """Read damaged files again that have changed. The stream itself reads every path once."""
@@ -148,41 +213,14 @@ class _IngestJob:
             return []
         return [LandedFile(each.url, each.size, each.modified_at) for each in files.walk(url)]
 
-    def read_all(self) -> None:
-        """Read the segments there are. Raises JobFailed if a stop signal came before all were read."""
+    def _read(self, is_stopping: Callable[[], bool]) -> bool:
+        """Read until the present end, or in an endless run until a stop signal. If a batch fails, the stream ends."""
+        self._error = None
         self.reread_damaged()
-        with stop_signals() as stop:
-            if not self._stream({"availableNow": True}, stop.is_set):
-                raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
-
-    def serve(self, service: Service, interval_seconds: float) -> None:
-        """Read new segments until a stop signal. If a batch fails, the stream begins again after a pause.
-
-        Raises SparkEnded, and the error of a Java process that has ended.
-        """
-        self._service = service
-        trigger = {"processingTime": f"{interval_seconds} seconds"}
-        while not service.is_stopping:
-            try:
-                self._check_places()
-                if self._has_failed:
-                    # A batch may have been committed although it failed, so what is known is read again.
-                    self._ingest, totals = BatchWriter(self._store), self._ingest.totals
-                    self._ingest.totals, self._has_failed, self._error = totals, False, None
-                self.reread_damaged()
-                if self._committed is not None:
-                    # A process that was killed may have left out what follows its last batch.
-                    self._committed()
-                self._stream(trigger, lambda: service.is_stopping)
-            except Exception as error:
-                self._has_failed = True
-                if has_ended(error):
-                    raise
-                check_running(self._spark)
-                reason = str(error) if isinstance(error, OSError) else reason_of(error)
-                if reason is None:
-                    raise
-                service.wait_after(reason)
+        self._catch_up()
+        if self._service is None:
+            return self._stream({"availableNow": True}, is_stopping)
+        return self._stream({"processingTime": f"{self._service.interval_seconds} seconds"}, is_stopping)
 
     def _stream(self, trigger: dict[str, Any], is_stopping: Callable[[], bool]) -> bool:
         """Read new segments until the trigger has ended, or a stop signal came. Returns whether the trigger ended."""
@@ -196,7 +234,7 @@ class _IngestJob:
             .option("maxFilesPerTrigger", str(self._max_files))
             .option("maxFileAge", _FOREVER)
             .option("ignoreMissingFiles", "true")
-            .load(escape_glob(self._landing))
+            .load(escape_glob(self._place))
             .selectExpr(*_LISTED)
         )
         writer = files.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
@@ -221,16 +259,10 @@ class _IngestJob:
     def _check_places(self) -> None:
         """Raise JobFailed if the landing folder or the lake is gone. To Spark the one would be empty, and it would make
         the other anew."""
-        if not self._landed.is_folder(self._landing):
-            raise JobFailed(f"{self._landing}: there is no such folder")
+        if not self._landed.is_folder(self._place):
+            raise JobFailed(f"{self._place}: there is no such folder")
         if not self._store.files.exists(self._store.lock("ingest")):
             raise JobFailed(f"{self._store.root} is gone")
-
-    def finish(self) -> dict[str, Any]:
-        """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
-        if not self._has_failed:
-            publish_gaps(self._store, self._ingest.known)
-        return facts_of(self._landing, self._store.root, self._ingest.totals, self._ingest.known)
 
     def _batch(self, listed: DataFrame, number: int) -> None:
         try:
@@ -240,11 +272,7 @@ class _IngestJob:
             made = self._ingest.batch(f"{self._query_id()}-{number:08d}", files)
             if self._service is not None:
                 self.reread_damaged()
-                publish_gaps(self._store, self._ingest.known)
-                if self._committed is not None:
-                    self._committed()
-                self._service.round_done()
-                say(f"ingest: batch {number}: {totals_text(made)}")
+                self._batch_done(self._service, str(number), made)
         except BaseException as error:
             self._error = error
             raise

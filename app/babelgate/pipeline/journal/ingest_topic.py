@@ -14,15 +14,15 @@ from msgspec import Struct
 from babelgate.brokers.landing import MessagesGone, TopicBounds, TopicSource, topic_source
 from babelgate.errors import BrokerError, ConfigError
 from babelgate.masking import mask_url
-from babelgate.pipeline.continuous import Continuous, Service, serving, stop_signals
-from babelgate.pipeline.errors import ExtraMissing, JobFailed
+from babelgate.pipeline.continuous import Continuous, serving
+from babelgate.pipeline.errors import ExtraMissing, Hopeless, JobFailed
 from babelgate.pipeline.journal.commits import IngestedState, TopicPosition
-from babelgate.pipeline.journal.ingest import facts_of, finish, publish_gaps, totals_text
-from babelgate.pipeline.journal.ingest_batch import BatchWriter, Totals
+from babelgate.pipeline.journal.ingest import IngestJob, facts_of, finish
+from babelgate.pipeline.journal.ingest_batch import Totals
 from babelgate.pipeline.journal.ingest_unchanged import LITTLE_BYTES
 from babelgate.pipeline.journal.reader import gaps, snapshot
 from babelgate.pipeline.spark.console import progress, say
-from babelgate.pipeline.spark.launch import Launch, check_running, has_ended, reason_of
+from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
@@ -33,8 +33,8 @@ _MESSAGE_BYTES = 16 * 1024
 """Of a message, about: 256 KiB of records, compressed."""
 
 
-class Lost(JobFailed):
-    """Messages were deleted before they were read. Another attempt would fail, too."""
+class Lost(Hopeless):
+    """Messages were deleted before they were read."""
 
 
 class TopicOptions(Struct, frozen=True):
@@ -97,11 +97,8 @@ def _bounds(source: TopicSource) -> TopicBounds:
 
 def _read_already(root: str, topic: str, bounds: TopicBounds) -> IngestedState | None:
     """What the journal below ``root`` has, if every message was read. None otherwise, or unless ``root`` is local."""
-    try:
-        reader = DatasetReader.without_spark(root)
-    except (OSError, ValueError):
-        return None
-    if not reader.files.is_local or reader.current(JOURNAL_GAPS.name) is None:
+    reader = DatasetReader.of_local(root)
+    if reader is None or reader.current(JOURNAL_GAPS.name) is None:
         return None
     with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
         known = snapshot(reader).known()
@@ -112,66 +109,23 @@ def _read_already(root: str, topic: str, bounds: TopicBounds) -> IngestedState |
     return known if is_read else None
 
 
-class _TopicJob:
+class _TopicJob(IngestJob):
     def __init__(
         self, store: DatasetStore, source: TopicSource, asked: TopicOptions, committed: Callable[[], object] | None
     ) -> None:
-        self._store = store
+        super().__init__(store, mask_url(asked.url), committed)
         self._source = source
-        self._asked = asked
-        self._committed = committed
-        self._ingest = BatchWriter(store)
+        self._most = asked.most
         self._skips_lost = asked.skip_lost
-        self._has_failed = False
 
-    def read_all(self) -> None:
-        """Read the messages there are. Raises JobFailed if a stop signal came before all were read."""
-        with stop_signals() as stop:
-            if not self._round(stop.is_set):
-                raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
+    def _check_places(self) -> None:
+        """Raise JobFailed if the lake is gone."""
+        if not self._store.files.exists(self._store.lock("ingest")):
+            raise JobFailed(f"{self._store.root} is gone")
 
-    def serve(self, service: Service) -> None:
-        """Read new messages until a stop signal. A round that fails is repeated after a pause.
-
-        Raises SparkEnded, Lost, and the error of a Java process that has ended.
-        """
-        is_behind = True
-        while not service.is_stopping:
-            try:
-                if not self._store.files.exists(self._store.lock("ingest")):
-                    raise JobFailed(f"{self._store.root} is gone")
-                if self._has_failed:
-                    # A batch may have been committed although it failed, so what is known is read again.
-                    totals, self._ingest = self._ingest.totals, BatchWriter(self._store)
-                    self._ingest.totals, self._has_failed = totals, False
-                if self._committed is not None and is_behind:
-                    # A process that was killed may have left out what follows its last batch.
-                    self._committed()
-                    is_behind = False
-                self._round(lambda: service.is_stopping, service)
-            except Lost:
-                raise
-            except Exception as error:
-                self._has_failed = is_behind = True
-                if has_ended(error):
-                    raise
-                check_running(self._store.spark)
-                reason = str(error) if isinstance(error, OSError) else reason_of(error)
-                if reason is None:
-                    raise
-                service.wait_after(reason)
-            else:
-                service.round_done()
-                service.wait()
-
-    def finish(self) -> dict[str, Any]:
-        """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
-        if not self._has_failed:
-            publish_gaps(self._store, self._ingest.known)
-        return facts_of(mask_url(self._asked.url), self._store.root, self._ingest.totals, self._ingest.known)
-
-    def _round(self, is_stopping: Callable[[], bool], service: Service | None = None) -> bool:
+    def _read(self, is_stopping: Callable[[], bool]) -> bool:
         """Read from the committed offsets to the present end of the topic. Returns whether it was reached."""
+        self._catch_up()
         topic, bounds = self._source.topic, _bounds(self._source)
         while True:
             before = self._ingest.known.topics.get((bounds.cluster_id, topic))
@@ -181,7 +135,7 @@ class _TopicJob:
             if is_stopping():
                 return False
             try:
-                found, after = self._source.read(position.offsets, bounds.ends, self._asked.most, _BATCH_BYTES)
+                found, after = self._source.read(position.offsets, bounds.ends, self._most, _BATCH_BYTES)
             except MessagesGone:
                 bounds = _bounds(self._source)
                 continue
@@ -192,12 +146,8 @@ class _TopicJob:
             reached = TopicPosition(bounds.cluster_id, topic, bounds.topic_id, after)
             made = self._ingest.messages(f"topic-{name}-{time.time_ns()}", messages, reached)
             self._skips_lost = False
-            if service is not None:
-                publish_gaps(self._store, self._ingest.known)
-                if self._committed is not None:
-                    self._committed()
-                service.round_done()
-                say(f"ingest: batch of {len(found)} messages: {totals_text(made)}")
+            if self._service is not None:
+                self._batch_done(self._service, f"of {len(found)} messages", made)
 
 
 def next_position(

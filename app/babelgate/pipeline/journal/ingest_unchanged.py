@@ -25,13 +25,14 @@ def ingested_already(landing: str, root: str) -> IngestedState | None:
 
     Removes leftovers of killed attempts. Raises JobFailed if another ingest is at work.
     """
+    reader = DatasetReader.of_local(root)
+    if reader is None or reader.current(JOURNAL_GAPS.name) is None:
+        return None
     try:
-        reader, landed = DatasetReader.without_spark(root), ArrowFiles(landing)
+        landed = ArrowFiles(landing)
     except (OSError, ValueError):
         return None
-    if not (reader.files.is_local and landed.is_local and landed.exists(landed.root)):
-        return None
-    if reader.current(JOURNAL_GAPS.name) is None:
+    if not (landed.is_local and landed.exists(landed.root)):
         return None
     with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
         journal = snapshot(reader)

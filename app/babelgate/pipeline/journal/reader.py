@@ -145,11 +145,8 @@ INGEST_FIRST = "run `babelgate pipeline ingest` first"
 
 def has_few_records(root: str) -> bool:
     """Whether the journal below the local folder ``root`` has at most :data:`FEW_RECORDS`, without starting Spark."""
-    try:
-        reader = DatasetReader.without_spark(root)
-    except (OSError, ValueError):
-        return False
-    return reader.files.is_local and sum(snapshot(reader).dates().values()) <= FEW_RECORDS
+    reader = DatasetReader.of_local(root)
+    return reader is not None and sum(snapshot(reader).dates().values()) <= FEW_RECORDS
 
 
 def require_journal(root: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from babelgate.pipeline.continuous import Continuous, serving
-from babelgate.pipeline.errors import JobFailed, SparkEnded
+from babelgate.pipeline.errors import Hopeless
 from babelgate.pipeline.journal.reader import require_journal
 from babelgate.pipeline.metrics.dates import DateRange
 from babelgate.pipeline.metrics.job import measure, summary_of
@@ -37,43 +37,36 @@ def metrics_continuously(
         is_owner = False
         # A process that was killed may have left out the commits of its last run.
         is_behind = True
-        while not service.is_stopping:
-            try:
-                require_journal(root)
-                if not is_owner:
-                    held.enter_context(_only_one(kept, root))
-                    is_owner = True
-                done = measure(kept, root, within, retain_hours=retain_hours)
-                is_behind = is_behind or not done.is_old
-                if is_behind:
-                    is_behind = not committed()
-                if not done.is_old:
-                    launch.summarize(summary_of(done))
-                    say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
-            except (ConnectionError, SparkEnded):
-                raise
-            except JobFailed as error:
-                if isinstance(error, LockedOut) and not is_owner:
-                    raise
-                service.wait_after(error.message)
-            except OSError as error:
-                service.wait_after(str(error))
-            else:
-                service.round_done()
-                service.wait()
+
+        def attempt() -> None:
+            nonlocal is_owner, is_behind
+            require_journal(root)
+            if not is_owner:
+                held.enter_context(_only_one(kept, root))
+                is_owner = True
+            done = measure(kept, root, within, retain_hours=retain_hours)
+            is_behind = is_behind or not done.is_old
+            if is_behind:
+                is_behind = not committed()
+            if not done.is_old:
+                launch.summarize(summary_of(done))
+                say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
+
+        service.repeat(attempt)
     click.echo("metrics: stopped")
 
 
 @contextmanager
 def _only_one(launch: Launch, root: str) -> Iterator[None]:
     """Own the lock of endless runs during the block. Raises JobFailed."""
-    try:
-        store = DatasetReader.without_spark(root)
-        is_local = store.files.is_local
-    except (OSError, ValueError):
-        is_local = False
-    if not is_local:
+    store = DatasetReader.of_local(root)
+    if store is None:
         with launch.spark("metrics") as spark:
             store = DatasetStore(spark, root)
-    with exclusive_lock(store.files, store.lock("metrics-continuous"), "metrics --continuous"):
+    lock = exclusive_lock(store.files, store.lock("metrics-continuous"), "metrics --continuous")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except LockedOut as error:
+            raise Hopeless(error.message) from error
         yield

@@ -120,11 +120,8 @@ def _folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
 
 def _without_spark(root: str, within: DateRange, until: int) -> Done | None:
     """The current run if nothing has changed; None otherwise, or if ``root`` is not local."""
-    try:
-        store = DatasetReader.without_spark(root)
-    except (OSError, ValueError):
-        return None
-    if not store.files.is_local:
+    store = DatasetReader.of_local(root)
+    if store is None:
         return None
     with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
         run = store.current(DATASETS[0])

@@ -70,11 +70,8 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
 def _without_spark(request: SendRequest, output: str, origin: SendOrigin) -> tuple[Manifest, str] | None:
     """The manifest of the run and the URL of its ledger if nothing is left to send; None otherwise, or if ``output`` is
     not local. Raises UsageError, JobFailed."""
-    try:
-        reader = DatasetReader.without_spark(output)
-    except (OSError, ValueError):
-        return None
-    if not reader.files.is_local:
+    reader = DatasetReader.of_local(output)
+    if reader is None:
         return None
     inputs = origin.inputs(reader)
     run = request.run_id or run_of(request.job, inputs, request.identifying_options())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -128,25 +129,29 @@ def check_running(spark: SparkSession) -> None:
 
 def has_ended(error: BaseException) -> bool:
     """Whether the error says that Spark's Java process has ended."""
-    from py4j.protocol import Py4JNetworkError
-
-    return isinstance(error, Py4JNetworkError | ConnectionError)
+    # A process that works by DuckDB may lack Spark's library.
+    py4j = sys.modules.get("py4j.protocol")
+    return isinstance(error, ConnectionError) or (py4j is not None and isinstance(error, py4j.Py4JNetworkError))
 
 
 def reason_of(error: BaseException) -> str | None:
-    """One line about an error of a job; None for one that needs its stack trace."""
-    return error.message if isinstance(error, JobFailed) else explain(error)
+    """One line about an error of a job, while Spark runs; None for one that needs its stack trace."""
+    if isinstance(error, JobFailed):
+        return error.message
+    return str(error) if isinstance(error, OSError) else explain(error)
 
 
 def explain(error: BaseException) -> str | None:
     """One line about an error of Spark, Java or an executor; None for any other error, which needs its stack trace."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     if has_ended(error):
         return (
             "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
         )
+    if "pyspark" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     if not isinstance(error, Py4JError | PySparkException):
         return None
     text = str(error)

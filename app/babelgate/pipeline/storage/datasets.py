@@ -130,6 +130,15 @@ class DatasetReader:
         files = ArrowFiles(root)
         return cls(files, files.root)
 
+    @classmethod
+    def of_local(cls, root: str) -> DatasetReader | None:
+        """A reader of a local folder; None for any other place."""
+        try:
+            reader = cls.without_spark(root)
+        except (OSError, ValueError):
+            return None
+        return reader if reader.files.is_local else None
+
     def folder(self, dataset: str, run: str | None = None) -> str:
         """The URL of a dataset, or of one of its runs."""
         return folder(self.root, dataset, run)
