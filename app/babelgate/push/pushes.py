@@ -236,7 +236,8 @@ class Pushes:
         try:
             await self._apply()
         except Exception:
-            log.exception("pushes of peers not applied; tried again with the next change")
+            # The change is news of the file, which the watch applies within FILE_SECONDS, until it succeeds.
+            log.exception("pushes of peers not applied; tried again soon")
 
     async def _change(self, queue: str, change: Callable[[Stored], Stored]) -> Heard[Stored]:
         """Keep a change of ``queue``, send it to the peers, and follow it; who knows it."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +22,7 @@ from babelgate.gateway.spreading import Heard
 from babelgate.push.errors import PushNotFound, TooManyPushes
 from babelgate.push.file import MAX_REMOVED, NOTHING, PushFile, Stored, StoredPush, Version, merged
 from babelgate.push.pushes import Pushes
+from babelgate.push.transport import Poster
 from tests.harness.webhooks import ANYWHERE, target
 from tests.harness.world import KEYS, until
 
@@ -132,6 +135,30 @@ async def test_what_was_removed_does_not_come_back_from_one_that_was_away(tmp_pa
         assert url_at(one) is None
         # The last one that knows of the removal is away, too.
         assert PushFile(tmp_path / "two").read()["q"].target is None
+
+
+async def test_a_kept_change_that_could_not_be_applied_is_applied_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = Others()
+    failures = [OSError(24, "Too many open files")] * 2
+
+    def poster(*arguments: Any, **options: Any) -> Poster:
+        if failures:
+            raise failures.pop()
+        return Poster(*arguments, **options)
+
+    monkeypatch.setattr("babelgate.push.pushes.Poster", poster)
+    async with process(others, "one", tmp_path) as one, process(others, "two", tmp_path) as two:
+        with pytest.raises(OSError, match="Too many open files"):
+            await one.put(ANYONE, "q", target(URL))
+        for each in (one, two):
+            await until(partial(is_pushed, each))
+    assert not failures, "both have failed once"
+
+
+async def is_pushed(pushes: Pushes) -> bool:
+    return "q" in pushes.running
 
 
 async def test_a_change_counts_whatever_the_clocks_say(tmp_path: Path) -> None:
