@@ -177,7 +177,7 @@ class _Collected:
         factory = TempPathFactory.from_config(config, _ispytest=True)
         vars(config).update(workerinput=told, _tmp_path_factory=factory)
         # The hooks that the worker's session has gone through.
-        interactor = remote.WorkerInteractor(config, channel)
+        interactor = _interactor(config, channel)
         vars(remote).update(interactor=interactor)
         interactor.pytest_sessionstart(session)
         interactor.pytest_collection()
@@ -212,6 +212,29 @@ def _gateway(io: Any, run: Callable[[Any], None]) -> Any:
             super().executetask((channel, (source, file, *rest)))
 
     return Gateway(io=io, id="forked", _startcount=2)
+
+
+def _interactor(config: pytest.Config, channel: Any) -> Any:
+    """What reports a worker's tests by ``channel``. Each message takes worker and distributor half a millisecond.
+
+    Of a test that passes three of six messages are left out, unless an option has them printed or timed: its start,
+    and that its fixtures were set up and torn down without output.
+    """
+    from xdist import remote
+
+    class Interactor(remote.WorkerInteractor):  # type: ignore[misc]
+        @pytest.hookimpl
+        def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
+            """Nothing prints it."""
+
+        @pytest.hookimpl
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.when == "call" or not report.passed or report.sections:
+                super().pytest_runtest_logreport(report)
+
+    options = config.option
+    shown = options.verbose > 0 or options.durations is not None or options.xmlpath is not None
+    return remote.WorkerInteractor(config, channel) if shown else Interactor(config, channel)
 
 
 def _end_all() -> None:

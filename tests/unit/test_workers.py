@@ -31,6 +31,9 @@ def note(request, tmp_path):
     facts = {"worker": os.environ["PYTEST_XDIST_WORKER"], "process": os.getpid(), "parent": os.getppid()}
     facts |= {"directory": str(tmp_path), "variables": sorted(os.environ)}
     (place / f"{request.node.name}.json").write_text(json.dumps(facts))
+    print(f"set up for {request.node.name}")
+    yield
+    print(f"torn down after {request.node.name}")
 """
 _PASSES = """
 import pathlib
@@ -134,6 +137,15 @@ def test_what_has_happened_is_counted(run: Run) -> None:
 
 def test_what_a_test_prints_is_its_own(run: Run) -> None:
     assert [run.output.count(f"\noutput of {n}!") for n in range(_FAILURES)] == [1] * _FAILURES, run.output
+
+
+def test_what_a_fixture_prints_is_shown_with_a_failure(run: Run) -> None:
+    assert run.output.count("\nset up for") == run.output.count("\ntorn down after") == _FAILURES + 1, run.output
+
+
+def test_durations_are_of_all_phases(tmp_path: Path) -> None:
+    run = Run(tmp_path, {"passes": _PASSES}, "--durations=0", "-vv")
+    assert [f"s {phase} " in run.output for phase in ("setup", "call", "teardown")] == [True] * 3, run.output
 
 
 def test_what_happens_in_the_collection_is_reported(run: Run) -> None:
