@@ -30,6 +30,7 @@ from babelgate.server.application import App
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.server import uvicorn_config
 from tests.harness.browser import PATIENCE_MS
+from tests.harness.local import authorities
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
 from tests.harness.world import KEYS, ORDINARY
@@ -53,7 +54,13 @@ class ConsoleServer:
     def client(self, token: str | None = None, **options: Any) -> httpx.Client:
         """A client of the API, or of a page; paths are relative to :attr:`url`."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers | options.pop("headers", {}), timeout=120, **options)
+        return httpx.Client(
+            base_url=self.url,
+            headers=headers | options.pop("headers", {}),
+            timeout=120,
+            verify=authorities(),
+            **options,
+        )
 
 
 def tokens(**rights: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -6,12 +6,10 @@ import contextlib
 import os
 import re
 import signal
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -22,7 +20,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.harness.local import free_port
+from tests.harness.local import authorities, free_port
 from tests.harness.program import Fork
 
 START_SECONDS = 240
@@ -108,7 +106,7 @@ class GatewayProcess:
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of this gateway; paths are relative to its URL."""
-        return httpx.Client(base_url=self.url, timeout=120, **{"verify": _authorities(), **options})
+        return httpx.Client(base_url=self.url, timeout=120, **{"verify": authorities(), **options})
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once."""
@@ -165,12 +163,6 @@ class ForkedGateway(GatewayProcess):
     def _run(self, *program: str) -> Fork:
         self.log.touch()
         return Fork(*program, environ=self.environ, streams=(Path(os.devnull), self.log, self.log))
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """To read them takes longer than a request."""
-    return httpx.create_ssl_context()
 
 
 def show_logs(report: pytest.TestReport) -> None:

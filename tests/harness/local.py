@@ -8,13 +8,23 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import httpx
+
 from tests.harness.ci import missing
+
+
+@cache
+def authorities() -> ssl.SSLContext:
+    """What a client of HTTP verifies servers by. To read them takes longer than a request: 20 ms, once in a process."""
+    return httpx.create_ssl_context()
 
 
 def free_port() -> int:

@@ -13,7 +13,7 @@ import yaml
 from babelgate.config import settings
 from babelgate.server.server import uvicorn_config
 from babelgate.server.wiring import build_app
-from tests.harness.local import certify
+from tests.harness.local import authorities, certify
 from tests.harness.sockets import Connection, Secured, serving
 from tests.harness.ways import Served
 
@@ -77,7 +77,7 @@ def caller(request):
     """A client of a server of each way."""
     host, port = request.getfixturevalue(request.param).address
     headers = {"authorization": "Bearer all", "content-type": "application/json"}
-    with httpx.Client(base_url=f"http://{host}:{port}/mq", headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=f"http://{host}:{port}/mq", headers=headers, timeout=60, verify=authorities()) as client:
         yield client
 
 

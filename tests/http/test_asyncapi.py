@@ -11,6 +11,7 @@ import pytest
 from babelgate.config import settings
 from babelgate.server.server import uvicorn_config
 from tests.harness.asyncapi import ORDER, SCHEMAS, SECRET, configured
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -26,7 +27,7 @@ def gateway(request, tmp_path_factory):
     headers = {"authorization": "Bearer all"}
     with (
         serving(uvicorn_config(served.build, loaded)) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60, verify=authorities()) as client,
     ):
         yield client
 
@@ -109,7 +110,7 @@ def test_a_broker_with_the_name_of_the_server_of_the_gateway_is_not_taken_for_it
     headers = {"authorization": "Bearer all"}
     with (
         serving(uvicorn_config(Served(loaded).build, loaded)) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60, verify=authorities()) as client,
     ):
         made = document(client)
     assert made["servers"]["gateway"]["title"] == "The gateway"

@@ -15,7 +15,7 @@ import yaml
 from babelgate.config import settings
 from babelgate.http.history import MAX_ID
 from babelgate.server.server import uvicorn_config
-from tests.harness.local import free_port
+from tests.harness.local import authorities, free_port
 from tests.harness.operations import DOCUMENT
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
@@ -76,7 +76,12 @@ class contexts:
     def __enter__(self):
         def opened(url, token="all"):
             self._clients.append(
-                httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=LIMIT_SECONDS)
+                httpx.Client(
+                    base_url=url,
+                    headers={"authorization": f"Bearer {token}"},
+                    timeout=LIMIT_SECONDS,
+                    verify=authorities(),
+                )
             )
             return self._clients[-1]
 

@@ -18,6 +18,7 @@ from babelgate.errors import ConfigError
 from babelgate.identities.issuer import Issuer
 from babelgate.server.server import uvicorn_config
 from tests.harness.issuer import AUDIENCE, running
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -82,7 +83,7 @@ def served(request, issuer, tmp_path_factory):
 @pytest.fixture
 def call(served):
     host, port = served.address
-    with httpx.Client(base_url=f"http://{host}:{port}/mq", timeout=LIMIT_SECONDS) as client:
+    with httpx.Client(base_url=f"http://{host}:{port}/mq", timeout=LIMIT_SECONDS, verify=authorities()) as client:
 
         def made(method, path, body=None, token=None):
             headers = {} if token is None else {"authorization": f"Bearer {token}"}
@@ -222,7 +223,9 @@ def test_an_issuer_without_an_answer_is_503(call, issuer, served):
 
 def test_the_console_takes_the_token_and_its_session_ends_with_it(call, issuer, served):
     host, port = served.address
-    with httpx.Client(base_url=f"http://{host}:{port}/mq/console/", timeout=LIMIT_SECONDS) as browser:
+    with httpx.Client(
+        base_url=f"http://{host}:{port}/mq/console/", timeout=LIMIT_SECONDS, verify=authorities()
+    ) as browser:
         form = browser.get("sign-in").text
         csrf = form.split('name="csrf" value="')[1].split('"')[0]
         refused = browser.post("sign-in", data={"csrf": csrf, "token": signed(issuer, "listen", exp=1_000)})
@@ -240,7 +243,7 @@ def test_a_session_is_one_of_all_replicas(issuer, served):
     other = Served(served._settings, clock=served._clock)
     with (
         serving(uvicorn_config(other.build, served._settings)) as address,
-        httpx.Client(timeout=LIMIT_SECONDS) as browser,
+        httpx.Client(timeout=LIMIT_SECONDS, verify=authorities()) as browser,
     ):
         here, there = (f"http://{host}:{port}/mq/console/" for host, port in (served.address, address))
         csrf = browser.get(here + "sign-in").text.split('name="csrf" value="')[1].split('"')[0]

@@ -13,6 +13,7 @@ from babelgate.config import settings
 from babelgate.errors import ConfigError
 from babelgate.server.checks import check_settings
 from babelgate.server.server import uvicorn_config
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -64,7 +65,7 @@ def gateway(request, tmp_path_factory):
     headers = {"authorization": "Bearer all"}
     with (
         serving(uvicorn_config(served.build, loaded)) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60, verify=authorities()) as client,
     ):
         yield client
 

@@ -18,6 +18,7 @@ from babelgate.config import settings
 from babelgate.errors import ConfigError
 from babelgate.server.server import uvicorn_config
 from tests.harness import ways
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served, answer, post
@@ -87,7 +88,7 @@ def client_of(served):
     def made(name="all"):
         headers = {"authorization": f"Bearer {name}", "content-type": "application/json"}
         base = f"http://{served.address[0]}:{served.address[1]}"
-        clients.append(httpx.Client(base_url=base, headers=headers, timeout=60))
+        clients.append(httpx.Client(base_url=base, headers=headers, timeout=60, verify=authorities()))
         return clients[-1]
 
     yield made

@@ -14,7 +14,7 @@ from babelgate.errors import ConfigError
 from babelgate.privacy.redaction import MARKER
 from babelgate.server.server import uvicorn_config
 from tests.harness.journal import read
-from tests.harness.local import wait_for
+from tests.harness.local import authorities, wait_for
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -41,7 +41,7 @@ def state(request, tmp_path_factory):
     served = Served(loaded, direct=request.param == "direct")
     with (
         serving(uvicorn_config(served.build, loaded)) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=60, verify=authorities()) as client,
     ):
         yield client, directory
 

@@ -25,7 +25,7 @@ from babelgate.schemas.source import BundleNotRead, BundleSource
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.server import uvicorn_config
 from tests.harness.bundles import serve
-from tests.harness.local import certify, eventually
+from tests.harness.local import authorities, certify, eventually
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
 
@@ -63,7 +63,7 @@ def test_a_new_bundle_replaces_the_old_one_unless_it_cannot_be_used(tmp_path, bu
     loaded = configured(tmp_path, bundles.url)
     with (
         serving(uvicorn_config(Served(loaded).build, loaded)) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=60, verify=authorities()) as client,
     ):
 
         def publishes(data):

@@ -22,6 +22,7 @@ from babelgate.server.server import uvicorn_config
 from babelgate.server.wiring import build_gateway
 from babelgate.streams.framing import EVENT_STREAM, JSON_LINES
 from babelgate.streams.serving import Streaming
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import Connection, serving
 
@@ -39,7 +40,9 @@ def url(queue):
 def client(direct):
     host, port = direct.address
     headers = {"authorization": "Bearer all"}
-    with httpx.Client(base_url=f"http://{host}:{port}/mq/", headers=headers, timeout=120) as client:
+    with httpx.Client(
+        base_url=f"http://{host}:{port}/mq/", headers=headers, timeout=120, verify=authorities()
+    ) as client:
         yield client
 
 

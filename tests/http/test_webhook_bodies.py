@@ -20,6 +20,7 @@ from babelgate.config import settings
 from babelgate.errors import ConfigError
 from babelgate.http.signatures import SignatureCheck
 from babelgate.server.server import uvicorn_config
+from tests.harness.local import authorities
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -429,7 +430,7 @@ def test_curl_posts_forms_and_files_to_a_real_server(tmp_path):
         # The same body is no message where the route accepts its type, and a token does not replace the signature.
         assert curl(*draft, *bearer) == 401
         assert served.directly[-2:] == [True, False]
-        with httpx.Client(base_url=url, headers=TOKEN, timeout=60) as client:
+        with httpx.Client(base_url=url, headers=TOKEN, timeout=60, verify=authorities()) as client:
             answer = client.post("/hooks/messages:receive", json={"max_messages": 10})
         data = [each["envelope"]["data"] for each in answer.json()["messages"]]
         assert data[0] == json.loads(sent)

@@ -345,7 +345,7 @@ class Pushes:
             self._gateway.clock,
             timeout_seconds=target.timeout_seconds,
             connections=target.concurrency,
-            tls=self._tls,
+            tls=self._tls if target.url.startswith("https:") else None,
         )
 
     @cached_property

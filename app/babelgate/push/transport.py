@@ -75,7 +75,8 @@ class Poster:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls``: of connections; None: certificates are verified by the authorities of this machine."""
+        """``tls``: of connections; None: certificates are verified by the authorities of this machine, which a URL of
+        plain HTTP does not need."""
         parts = urlsplit(url)
         # httpcore would cut what follows a semicolon from the path.
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -86,7 +87,7 @@ class Poster:
         connect = min(CONNECT_SECONDS, timeout_seconds / 2)
         self._timeouts = {"connect": connect, "pool": connect, "write": timeout_seconds, "read": timeout_seconds}
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=tls or ssl.create_default_context(),
+            ssl_context=tls or (ssl.create_default_context() if parts.scheme == "https" else None),
             max_connections=connections,
             keepalive_expiry=IDLE_SECONDS,
             network_backend=GuardedBackend(guard, resolve or addresses_of),
