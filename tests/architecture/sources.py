@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -39,11 +39,16 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for path in sorted((ROOT / "app").rglob("*.py"))}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> Sequence[str]:
     """The dotted names a file imports anywhere in it, those inside functions and type checks included.
 
-    ``from babelgate import errors`` yields ``babelgate.errors``: a name that is a module counts as one.
+    ``from babelgate import errors`` is ``babelgate.errors``: a name that is a module counts as one.
     """
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(parsed(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -7,6 +7,8 @@ import gc
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,19 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def classes_and_texts() -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    """The module and the name of each class; the place and the value of each constant text."""
+    classes, texts = [], []
+    for module, path in modules().items():
+        for node in ast.walk(parsed(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                classes.append((module, node.name))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append((f"{relative(path)}:{node.lineno}", node.value))
+    return classes, texts
+
+
 def test_source_files_are_short() -> None:
     """A longer file has more than one reason to change."""
     ours = [path for path in SOURCES if path.is_relative_to(ROOT / "app")]
@@ -43,10 +58,8 @@ def test_source_files_are_short() -> None:
 
 def test_class_names_mean_one_thing() -> None:
     places = defaultdict(set)
-    for name, path in modules().items():
-        for node in ast.walk(parsed(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].add(name)
+    for module, name in classes_and_texts()[0]:
+        places[name].add(module)
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -63,11 +76,9 @@ def test_every_broker_has_its_tests_in_a_folder_of_its_name() -> None:
 
 def test_no_sql_and_no_lua_in_python() -> None:
     found = [
-        f"{relative(path)}:{node.lineno}: {match.group()!r}"
-        for path in modules().values()
-        for node in ast.walk(parsed(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if (match := SQL.search(node.value) or LUA.search(node.value))
+        f"{place}: {match.group()!r}"
+        for place, text in classes_and_texts()[1]
+        if (match := SQL.search(text) or LUA.search(text))
     ]
     assert found == []
 
@@ -91,7 +102,8 @@ def test_a_logger_has_the_name_of_its_module() -> None:
     given = [
         (name, ast.unparse(node.args[0]))
         for name, path in modules().items()
-        for node in ast.walk(parsed(path.read_text("utf-8")))
+        if "get_logger" in (text := path.read_text("utf-8"))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "get_logger"
     ]
     assert len(given) > 40

@@ -60,19 +60,18 @@ def form_of(action, queue):
 
 
 @pytest.mark.parametrize("right", RIGHTS)
-@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("queue", ["own.a", "foreign"])
-def test_an_action_needs_its_right(server, right, action, queue):
+def test_an_action_needs_its_right(server, right, queue):
     before = depth(server, queue)
-    if queue == "own.a" and ACTIONS[action][0] == right:
-        return
     with server.client() as client:
         sign_in(client, right)
         csrf = csrf_of(client.get("console/queues"))
-        form = {"csrf": csrf, **form_of(action, queue)}
-        answer = client.post(f"console/queues/{queue}/{action}", data=form)
-        assert (answer.status_code, "This needs the right" in answer.text) == (403, True)
-    assert depth(server, queue) == before
+        for action, (needed, _) in ACTIONS.items():
+            if queue == "foreign" or needed != right:
+                form = {"csrf": csrf, **form_of(action, queue)}
+                answer = client.post(f"console/queues/{queue}/{action}", data=form)
+                assert (answer.status_code, "This needs the right" in answer.text) == (403, True), action
+                assert depth(server, queue) == before, action
 
 
 @pytest.mark.parametrize("action", ACTIONS)

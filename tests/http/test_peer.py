@@ -263,10 +263,14 @@ async def test_no_encoding_of_a_signed_call_is_a_failure(replica: Replica, path:
         json.loads(call.body.decode())
 
 
-TEXTS = [b'"%b"' % text for text in IN_STRINGS.values()] + [b"[" * 100_000, b"\xff", b"\xef\xbb\xbf[]", b""]
+TEXTS = {name: b'"%b"' % text for name, text in IN_STRINGS.items()} | {
+    "too deep": b"[" * 100_000,
+    "no text": b"\xff",
+    "a mark": b"\xef\xbb\xbf[]",
+    "nothing": b"",
+}
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=[*IN_STRINGS, "too deep", "no text", "a mark", "nothing"])
 @pytest.mark.parametrize(
     ("read", "around"),
     [
@@ -281,11 +285,15 @@ TEXTS = [b'"%b"' % text for text in IN_STRINGS.values()] + [b"[" * 100_000, b"\x
     ],
     ids=["calls", "answers", "identity", "rates query", "rates", "metrics", "searches", "findings"],
 )
-def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], around: bytes, text: bytes) -> None:
+def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], around: bytes) -> None:
     """Each of these is wrong in another member, too, so that none of them is read."""
-    for body in (text, around % text):
-        with pytest.raises(msgspec.MsgspecError):
-            read(body)
+    for name, text in TEXTS.items():
+        for body in (text, around % text):
+            try:
+                found = read(body)
+            except msgspec.MsgspecError:
+                continue
+            pytest.fail(f"{name} was read as {found}")
 
 
 async def test_it_answers_what_is_newer_of_pushes(replica: Replica) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GENERATED = {"licences.md"}
 PAGES = [
@@ -23,10 +21,11 @@ def test_the_pages_are_found() -> None:
     assert {"api.md", "how-to/delayed.md", "pipeline/sql.md", "tutorial/README.md"} <= set(PAGES)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_says_for_whom_it_is_and_what_it_gives(page: str) -> None:
-    beginning = " ".join((DOCS / page).read_text("utf-8").split("\n\n")[1].split("\n"))
-    title = (DOCS / page).read_text("utf-8").split("\n", 1)[0]
-    found = BEGINNING.match(f"{title}\n\n{beginning}\n")
-    assert found, f"it does not begin with **For** … **In the end** …: {beginning}"
-    assert len(found[0]) < 400
+def test_a_page_says_for_whom_it_is_and_what_it_gives() -> None:
+    for page in PAGES:
+        text = (DOCS / page).read_text("utf-8")
+        beginning = " ".join(text.split("\n\n")[1].split("\n"))
+        title = text.split("\n", 1)[0]
+        found = BEGINNING.match(f"{title}\n\n{beginning}\n")
+        assert found, f"{page} does not begin with **For** … **In the end** …: {beginning}"
+        assert len(found[0]) < 400, page

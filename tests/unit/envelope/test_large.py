@@ -61,14 +61,14 @@ def outcome(body: bytes) -> Any:
     return document, made.headers, made.envelope.job
 
 
-@pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("frame", FRAMES)
-def test_padding_changes_nothing(frame: str, value: str) -> None:
-    small = frame.format(pad="", value=value).encode()
-    large = frame.format(pad=f'"pad":"{PAD}",', value=value).encode()
-    assert outcome(large) == outcome(small)
-    assert found(large) == found(small)
-    assert describe_dead(large) == describe_dead(small)
+def test_padding_changes_nothing(frame: str) -> None:
+    for value in VALUES:
+        small = frame.format(pad="", value=value).encode()
+        large = frame.format(pad=f'"pad":"{PAD}",', value=value).encode()
+        assert outcome(large) == outcome(small), value
+        assert found(large) == found(small), value
+        assert describe_dead(large) == describe_dead(small), value
 
 
 def found(body: bytes) -> Any:
