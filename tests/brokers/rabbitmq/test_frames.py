@@ -61,6 +61,7 @@ ANSWERS = (
     incoming.QOS_OK,
     incoming.FLOW_OK,
     incoming.RETURN,
+    incoming.CANCEL,
 )
 
 
@@ -120,6 +121,7 @@ async def test_answers_go_to_their_channel() -> None:
         spec.Basic.QosOk(),
         spec.Channel.FlowOk(True),
         returned,
+        spec.Basic.Cancel("c"),
     )
     frames = [pamqp.frame.marshal(frame, 3) for frame in answers]
     reader = fed(*frames, pamqp.frame.marshal(spec.Basic.Ack(5), 4), channel_3=kept)

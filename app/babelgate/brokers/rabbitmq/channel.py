@@ -2,8 +2,7 @@
 
 aiormq spends a task and several queue hops on each publish, get and delivery. The frames written here go to the
 connection's transport, a batch as one write, and their answers come from :mod:`babelgate.brokers.rabbitmq.incoming`.
-aiormq passes the other frames of a channel to ``channel.frames.put``, which this module replaces to learn of consumers
-that the broker ends. See docs/adr/0014-amqp-frames.md.
+See docs/adr/0014-amqp-frames.md.
 """
 
 from __future__ import annotations
@@ -27,17 +26,18 @@ from babelgate.brokers.rabbitmq import frames
 from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms
 from babelgate.brokers.rabbitmq.incoming import (
     ACK,
+    CANCEL,
     FLOW_OK,
     GET_EMPTY,
     NACK,
     QOS_OK,
     RETURN,
     TAG,
-    TAKEN,
     Arrival,
     FrameReader,
     arrival_of,
     properties_of,
+    short_at,
     size_of,
 )
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
@@ -117,7 +117,6 @@ class Channel:
         self._header = b""
         self._parts: list[bytes] = []
         self._missing = 0
-        rpc.frames = cast("asyncio.Queue[Any]", _FrameInterceptor(rpc.frames, self._take))
         reader.contents[self._number] = self
         rpc.closing.add_done_callback(self._ended)
 
@@ -226,22 +225,10 @@ class Channel:
             # The broker answers channel.flow at once, and it changes nothing: the flow is active already.
             self._write(self._frame(spec.Channel.Flow(active=True)))
 
-    def _take(self, frame: Any) -> bool:
-        """Process a frame that aiormq would not expect; return False for all others."""
-        kind = type(frame)
-        if kind is spec.Basic.Cancel:
-            _, cancelled = self._consumers.pop(frame.consumer_tag, (None, None))
-            if cancelled is not None:
-                cancelled()
-            return False
-        # What `content_method` takes comes here while the channel is closing.
-        method: int = getattr(frame, "index", 0)
-        return method.to_bytes(4, "big") in TAKEN
-
     def content_method(self, payload: bytes) -> bool:
         """See :class:`babelgate.brokers.rabbitmq.incoming.ContentHandler`."""
         if self.rpc.is_closed:
-            return False
+            return True
         kind = payload[:4]
         if kind in (ACK, NACK):
             tag, bits = TAG.unpack_from(payload, len(kind))
@@ -255,6 +242,11 @@ class Channel:
             barrier = self._barriers.popleft()
             if not barrier.done():
                 barrier.set_result(None)
+        elif kind == CANCEL:
+            _, cancelled = self._consumers.pop(short_at(payload, len(kind))[0], (None, None))
+            if cancelled is not None:
+                cancelled()
+            return False
         elif kind != QOS_OK:
             self._method = arrival_of(payload)
         return True
@@ -313,8 +305,6 @@ class Channel:
         cause = None if closing.cancelled() else closing.exception()
         gone = ChannelGone(" ".join(str(part) for part in cause.args if part is not None) if cause else "closed")
         gone.__cause__ = cause
-        if self._reader.contents.get(self._number) is self:
-            del self._reader.contents[self._number]
         self._confirms.abandon(gone)
         pending: list[asyncio.Future[Any]] = [gets.future for gets in self._gets]
         pending += self._barriers
@@ -338,17 +328,3 @@ class Channel:
         # A connection that is closing ends the channel.
         if not self._reader.transport.is_closing():
             self._reader.transport.write(payload)
-
-
-class _FrameInterceptor:
-    """Replaces the frame queue of an aiormq channel: ``take`` gets each frame first."""
-
-    def __init__(self, inner: asyncio.Queue[Any], take: Callable[[Any], bool]) -> None:
-        self._inner = inner
-        self._take = take
-        self.get = inner.get
-        self.task_done = inner.task_done
-
-    async def put(self, weighted: tuple[int, Any]) -> None:
-        if not self._take(weighted[1]):
-            await self._inner.put(weighted)

@@ -18,9 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from pamqp import decode
 from pamqp.commands import Basic
-from pamqp.header import ContentHeader
 from yarl import URL
 
 from babelgate.brokers.rabbitmq import tables
@@ -45,8 +43,8 @@ _ALIVE = FRAME.pack(_HEARTBEAT, 0, 0) + END
 _ALIVE_SECONDS = 1.0
 _DELIVER, _GET_OK, RETURN = b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x47", b"\x00\x3c\x00\x32"
 ACK, NACK, GET_EMPTY = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x48"
-QOS_OK, FLOW_OK = b"\x00\x3c\x00\x0b", b"\x00\x14\x00\x15"
-TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK))
+QOS_OK, FLOW_OK, CANCEL = b"\x00\x3c\x00\x0b", b"\x00\x14\x00\x15", b"\x00\x3c\x00\x1e"
+_TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK, CANCEL))
 """The methods that a channel takes: class and method (AMQP 0-9-1, section 4.2.4)."""
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
 _NO_FLAGS = b"\x00\x00"
@@ -59,14 +57,7 @@ FIXED = 12
 TAG = struct.Struct(">QB")
 """A delivery tag, and bits."""
 _FLAGS = struct.Struct(">H")
-_MORE_FLAGS = 1
 _LENGTH = struct.Struct(">I")
-_LONG_STRING, _INT64 = ord("S"), ord("l")
-_NUMBERS = {
-    ord("I"): struct.Struct(">i"),
-    ord("d"): struct.Struct(">d"),
-    ord("t"): struct.Struct(">?"),
-}
 
 _UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
 
@@ -89,7 +80,7 @@ def arrival_of(payload: bytes) -> Arrival:
     """Decode the method Deliver or GetOk: AMQP 0-9-1, sections 1.8.3.14 and 1.8.3.16."""
     at, consumer = len(_DELIVER), None
     if payload.startswith(_DELIVER):
-        consumer, at = _short_at(payload, at)
+        consumer, at = short_at(payload, at)
     tag, bits = TAG.unpack_from(payload, at)
     exchange, key, left = _routing_of(payload[at + TAG.size :])
     return Arrival(tag, bool(bits & 1), exchange, key, consumer, left)
@@ -98,8 +89,8 @@ def arrival_of(payload: bytes) -> Arrival:
 @lru_cache(_USUAL)
 def _routing_of(data: bytes) -> tuple[str, str, int]:
     """Exchange and routing key, and the count that follows after a get. They are the same for most messages."""
-    exchange, at = _short_at(data, 0)
-    key, at = _short_at(data, at)
+    exchange, at = short_at(data, 0)
+    key, at = short_at(data, at)
     return exchange, key, int.from_bytes(data[at : at + 4], "big")
 
 
@@ -218,7 +209,7 @@ class FrameReader(asyncio.Protocol):
                     content.content_body(payload)
                 elif kind == HEADER:
                     content.content_header(payload)
-                elif kind != METHOD or payload[:4] not in TAKEN or not content.content_method(payload):
+                elif kind != METHOD or payload[:4] not in _TAKEN or not content.content_method(payload):
                     self._passed.append(data[at:stop])
             else:
                 self._pass(data[at:stop], kind, channel)
@@ -233,9 +224,9 @@ class FrameReader(asyncio.Protocol):
         elif channel == 0 and kind == METHOD:
             method = frame[FRAME.size :]
             if method.startswith(_BLOCKED):
-                self.blocked = _text(method, 4) or "no reason given"
+                self.blocked = short_at(method, 4)[0] or "no reason given"
             elif method.startswith(_CLOSE):
-                self.closed = _text(method, 6)
+                self.closed = short_at(method, 6)[0]
             elif method.startswith(_UNBLOCKED):
                 self.blocked = None
         self._passed.append(frame)
@@ -249,11 +240,7 @@ class FrameReader(asyncio.Protocol):
             self._reading.set_result(None)
 
 
-def _text(payload: bytes, start: int) -> str:
-    return _short_at(payload, start)[0]
-
-
-def _short_at(payload: bytes, start: int) -> tuple[str, int]:
+def short_at(payload: bytes, start: int) -> tuple[str, int]:
     """The short string at ``start``, and where it ends."""
     end = start + 1 + payload[start]
     return payload[start + 1 : end].decode("utf-8", "replace"), end
@@ -280,48 +267,32 @@ def size_of(header: bytes) -> int:
 
 def properties_of(header: bytes) -> Basic.Properties:
     """The properties in the payload of a content header, without the unreadable ones. Never raises."""
-    try:
-        return _ordinary(header)
-    except (KeyError, *_UNREADABLE):
-        pass
-    whole = ContentHeader()
-    try:
-        whole.unmarshal(header)
-        return whole.properties
-    except _UNREADABLE:
-        return _readable(header[FIXED:])
-
-
-def _ordinary(header: bytes) -> Basic.Properties:
-    """The properties of a usual message, as pamqp would decode them. Raises an error for any other message."""
     found = Basic.Properties()
-    (flags,) = _FLAGS.unpack_from(header, FIXED)
     at = FIXED + _FLAGS.size
-    if flags & _MORE_FLAGS:
-        raise ValueError
-    for name, kind in _present(flags):
-        value: Any
-        if kind == "shortstr":
-            end = at + 1 + header[at]
-            value = header[at + 1 : end].decode()
-        elif kind == "table":
-            end = at + 4 + _LENGTH.unpack_from(header, at)[0]
-            table = header[at + 4 : end]
-            try:
+    value: Any
+    for name, kind in _present(int.from_bytes(header[FIXED:at], "big")):
+        # An error inside a property does not affect the position of the next.
+        try:
+            if kind == "shortstr":
+                start, at = at + 1, at + 1 + header[at]
+                value = header[start:at].decode()
+            elif kind == "table":
+                start, at = at + 4, at + 4 + _LENGTH.unpack_from(header, at)[0]
+                table = header[start:at]
                 # A copy, because its reader may change it.
-                value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else _table_of.__wrapped__(table)
-            except KeyError:
-                value = tables.decoded(table)
-        elif kind == "timestamp":
-            end = at + tables.TIME.size
-            value = tables.moment_of(*tables.TIME.unpack_from(header, at))
+                value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else tables.decoded(table)
+            elif kind == "timestamp":
+                start, at = at, at + tables.TIME.size
+                value = tables.moment_of(*tables.TIME.unpack_from(header, start))
+            else:
+                start, at = at, at + 1
+                value = header[start]
+            if at > len(header):
+                raise ValueError("the header ends too early")
+        except _UNREADABLE as error:
+            _throttled.warning("property of a message unreadable", property=name, error=type(error).__name__)
         else:
-            end = at + 1
-            value = header[at]
-        if end > len(header):
-            raise ValueError
-        setattr(found, name, value)
-        at = end
+            setattr(found, name, value)
     return found
 
 
@@ -333,54 +304,5 @@ def _present(flags: int) -> Sequence[tuple[str, str]]:
 
 @lru_cache(_USUAL)
 def _table_of(data: bytes) -> Mapping[str, Any]:
-    """The table in ``data``, with values of the types that publishers use most. Most messages have the same. Raises
-    KeyError for one with other types."""
-    table: dict[str, Any] = {}
-    at, end = 0, len(data)
-    while at < end:
-        start = at + 1
-        at = start + data[at]
-        name = data[start:at].decode()
-        kind = data[at]
-        at += 1
-        if kind == _LONG_STRING:
-            start = at + 4
-            at = start + _LENGTH.unpack_from(data, at)[0]
-            table[name] = data[start:at].decode()
-        elif kind == _INT64:
-            table[name], at = tables.value_at(data, at - 1)
-        else:
-            number = _NUMBERS[kind]
-            (table[name],) = number.unpack_from(data, at)
-            at += number.size
-    if at != end:
-        raise ValueError
-    return table
-
-
-def _readable(data: bytes) -> Basic.Properties:
-    """Read the properties one by one: an error inside one property does not affect the position of the next."""
-    found = Basic.Properties()
-    try:
-        (flags,) = struct.unpack_from(">H", data)
-        rest = data[2:]
-        for position, name in enumerate(Basic.Properties.attributes()):
-            if flags & (1 << 15 - position):
-                kind = Basic.Properties.amqp_type(name)
-                size = _size(kind, rest)
-                try:
-                    setattr(found, name, decode.by_type(rest[:size], kind)[1])
-                except _UNREADABLE as error:
-                    _throttled.warning("property of a message unreadable", property=name, error=type(error).__name__)
-                rest = rest[size:]
-    except _UNREADABLE as error:
-        _throttled.warning("properties of a message unreadable", error=type(error).__name__)
-    return found
-
-
-def _size(kind: str, data: bytes) -> int:
-    if kind == "shortstr":
-        return 1 + data[0]
-    if kind == "table":
-        return 4 + int(struct.unpack_from(">I", data)[0])
-    return {"octet": 1, "timestamp": 8}[kind]
+    """The table in ``data``. Most messages have the same."""
+    return tables.decoded(data)

@@ -53,7 +53,10 @@ _NUMBERS: Mapping[int, tuple[type[WireInt | WireFloat], struct.Struct]] = {
     ord("L"): (WireInt, struct.Struct(">Q")),
     ord("f"): (WireFloat, struct.Struct(">f")),
 }
-"""Types of numbers other than int32 and double: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
+"""Numbers other than int32 and double: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
+
+_PLAIN = {ord("I"): struct.Struct(">i"), ord("d"): struct.Struct(">d"), ord("t"): struct.Struct(">?")}
+"""Types whose Python value is written in the same way again."""
 
 TIME = struct.Struct(">Q")
 _SECONDS_MAX = 0xFFFFFFFF
@@ -61,7 +64,7 @@ _SECONDS_MAX = 0xFFFFFFFF
 _DECIMAL = struct.Struct(">Bi")
 _DECIMAL_OCTET, _TIME_OCTET = ord("D"), ord("T")
 
-_TABLE, _LIST = ord("F"), ord("A")
+_TEXT, _TABLE, _LIST = ord("S"), ord("F"), ord("A")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
 # Whole numbers are written as int32 or int64, like most clients do. pamqp would take the smallest of nine types, and a
@@ -86,6 +89,16 @@ def decoded(data: bytes) -> dict[str, Any]:
 def value_at(data: bytes, at: int) -> tuple[Any, int]:
     """The value at ``at``, and where it ends."""
     kind = data[at]
+    if kind == _TEXT:
+        start = at + 1 + _LENGTH.size
+        end = start + _LENGTH.unpack_from(data, at + 1)[0]
+        try:
+            return data[start:end].decode(), end
+        except UnicodeDecodeError:
+            return data[start:end], end
+    if kind in _PLAIN:
+        plain = _PLAIN[kind]
+        return plain.unpack_from(data, at + 1)[0], at + 1 + plain.size
     if kind in _NUMBERS:
         made, number = _NUMBERS[kind]
         return _kept(made(*number.unpack_from(data, at + 1)), data, at, number)
