@@ -12,9 +12,10 @@ from typing import Any
 from pamqp.commands import Basic
 
 from babelgate.brokers.binding import Outcome, Outgoing
-from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
+from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
+from babelgate.brokers.rabbitmq.profile import NativeMessage
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.brokers.rabbitmq.url import parameters_of
@@ -76,10 +77,10 @@ class Line:
         """The bodies of the ready messages, which are removed."""
         channel = await self.link.channel()
         got = await channel.get(queue or self.profile.queue, count)
-        channel.ack([each.tag for each in got])
+        channel.accept([each.tag for each in got])
         await channel.barrier()
         await channel.close()
-        return [each.message.body for each in got]
+        return [each.body for each in got]
 
     async def delete(self, queue: str | None = None) -> None:
         channel = await self.link.channel()
@@ -115,7 +116,7 @@ class Arrivals:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._all: asyncio.Queue[ChannelMessage] = asyncio.Queue()
+        self._all: asyncio.Queue[NativeMessage] = asyncio.Queue()
 
     @classmethod
     async def of(cls, link: AmqpConnection, queue: str) -> Arrivals:
@@ -123,11 +124,11 @@ class Arrivals:
         await arrivals._channel.consume(queue, 100, arrivals._take)
         return arrivals
 
-    def _take(self, arrived: ChannelMessage) -> None:
-        self._channel.ack([arrived.tag])
+    def _take(self, arrived: NativeMessage) -> None:
+        self._channel.accept([arrived.tag])
         self._all.put_nowait(arrived)
 
-    async def next(self, seconds: float = 20) -> ChannelMessage:
+    async def next(self, seconds: float = 20) -> NativeMessage:
         """The next that comes."""
         return await asyncio.wait_for(self._all.get(), seconds)
 

@@ -9,10 +9,10 @@ import pytest
 from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
-from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
 from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms, Nacked, Returned, Unconfirmed
 from babelgate.brokers.rabbitmq.frames import publish
-from babelgate.brokers.rabbitmq.profile import AddressedMessage
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 from tests.brokers.rabbitmq.harness import client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
@@ -33,26 +33,26 @@ async def channel(rabbit: RabbitServer, queue: str) -> AsyncIterator[Channel]:
         yield await link.channel()
 
 
-def bodies(arrived: list[ChannelMessage]) -> list[bytes]:
-    return [each.message.body for each in arrived]
+def bodies(arrived: list[NativeMessage]) -> list[bytes]:
+    return [each.body for each in arrived]
 
 
 async def test_gets_are_answered_in_order(channel: Channel, queue: str) -> None:
     first, second, third = await asyncio.gather(*(channel.get(queue, each) for each in (1, 1, 5)))
     assert [bodies(first), bodies(second), bodies(third)] == [[b"1"], [b"2"], [b"3"]]
     assert [each.left for each in (*first, *second, *third)] == [2, 1, 0]
-    assert not first[0].message.redelivered and first[0].message.routing_key == queue
+    assert not first[0].redelivered and first[0].routing_key == queue
 
 
 async def test_what_was_acked_is_gone_and_what_was_not_comes_back(
     rabbit: RabbitServer, channel: Channel, queue: str
 ) -> None:
     arrived = await channel.get(queue, 3)
-    channel.ack([arrived[0].tag])
-    channel.requeue([arrived[1].tag])
+    channel.accept([arrived[0].tag])
+    channel.give_back([arrived[1].tag])
     await channel.barrier()
     (again,) = await channel.get(queue, 3)
-    assert (again.message.body, again.message.redelivered) == (b"2", True)
+    assert (again.body, again.redelivered) == (b"2", True)
     await channel.close()
     assert await asyncio.to_thread(count, rabbit.url(), queue) == 2
 
@@ -70,15 +70,15 @@ async def test_a_get_that_nobody_awaits_any_more_is_put_back(
 
 
 async def test_a_consumer_gets_as_many_as_it_may_hold(channel: Channel, queue: str) -> None:
-    arrived: list[ChannelMessage] = []
+    arrived: list[NativeMessage] = []
     tag = await channel.consume(queue, 2, arrived.append)
     await eventually(lambda: len(arrived) == 2)
     await channel.barrier()
     assert bodies(arrived) == [b"1", b"2"]
-    channel.ack([arrived[0].tag])
+    channel.accept([arrived[0].tag])
     await eventually(lambda: len(arrived) == 3)
     await channel.cancel(tag)
-    channel.requeue([each.tag for each in arrived[1:]])
+    channel.give_back([each.tag for each in arrived[1:]])
     await channel.barrier()
     assert len(arrived) == 3 and len(await channel.get(queue, 5)) == 2
 
@@ -99,7 +99,7 @@ async def test_a_queue_that_is_missing_ends_the_channel_with_the_brokers_words(c
         with pytest.raises(ChannelGone):
             await call
     with pytest.raises(ChannelGone):
-        channel.ack([1])
+        channel.accept([1])
 
 
 async def test_close_gives_back_and_can_be_repeated(rabbit: RabbitServer, channel: Channel, queue: str) -> None:
@@ -121,8 +121,8 @@ async def test_a_message_that_no_library_can_decode_is_delivered(
         await foreign.write_queue.put(ChannelFrame(payload=frames, should_close=False))
         await foreign.queue_declare(queue, passive=True)
     odd = (await channel.get(queue, 4))[-1]
-    assert odd.message.body == b"odd" and odd.message.properties.message_id == "m-1"
-    channel.ack([odd.tag])
+    assert odd.body == b"odd" and odd.properties.message_id == "m-1"
+    channel.accept([odd.tag])
     await channel.barrier()
 
 

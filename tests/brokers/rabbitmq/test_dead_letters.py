@@ -11,8 +11,9 @@ import pytest
 
 from babelgate.brokers.binding import DeadRecord, NativeQueue, Outgoing
 from babelgate.brokers.rabbitmq.binding import RabbitBinding
-from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
+from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.dead_letters import QueueBrowser
+from babelgate.brokers.rabbitmq.profile import NativeMessage
 from babelgate.errors import InvalidParameter
 from tests.brokers.rabbitmq.harness import binding, browse, count
 from tests.brokers.rabbitmq.server import RabbitServer
@@ -203,17 +204,21 @@ class Slow:
             declared.message_count -= self._hidden
         return declared
 
-    async def ready(self, queue: str) -> int:
-        """The same on another channel."""
+    async def elsewhere(self, queue: str) -> int:
+        """The number of ready messages, counted on another channel."""
         self.looks -= 1
         return 0 if self.looks > 0 else 3
 
-    def requeue(self, tags: Sequence[int]) -> None:
-        self._channel.requeue(tags)
+    async def ready(self, queue: str) -> int:
+        declared = await self.queue_declare(queue, passive=True)
+        return int(declared.message_count)
+
+    def give_back(self, tags: Sequence[int]) -> None:
+        self._channel.give_back(tags)
         self._hidden = len(tags)
 
     async def consume(
-        self, queue: str, prefetch: int, arrived: Callable[[ChannelMessage], None], cancelled: Callable[[], None]
+        self, queue: str, prefetch: int, arrived: Callable[[NativeMessage], None], cancelled: Callable[[], None]
     ) -> str:
         self.deaf -= 1
         source = f"{queue}.empty" if self.deaf >= 0 else queue
@@ -232,7 +237,7 @@ class TestSlowQueues:
             channel = await link.channel()
             await channel.rpc.queue_declare(f"{queue}.dlq.empty")
             slow: Any = Slow(channel)
-            yield slow, QueueBrowser(slow, f"{queue}.dlq", 30, slow.ready)
+            yield slow, QueueBrowser(slow, f"{queue}.dlq", 30, slow.elsewhere)
 
     async def test_a_read_waits_for_what_was_put_back(self, slow: tuple[Slow, QueueBrowser]) -> None:
         channel, browser = slow

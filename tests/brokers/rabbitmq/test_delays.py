@@ -109,7 +109,7 @@ async def test_delays_end_in_their_order_and_not_before_their_time(rabbit: Rabbi
         arrivals = await Arrivals.of(line.link, queue)
         for delay in (0.1, 0.7, 1.3, 2.5):
             arrived = await arrivals.next()
-            assert b'"%g"' % delay in arrived.message.body
+            assert b'"%g"' % delay in arrived.body
             assert time.monotonic() - begun >= delay
         assert arrivals.left == 0
 
@@ -122,8 +122,8 @@ async def test_a_queue_whose_name_ends_like_anothers_gets_none_of_its_messages(
         assert await short.publish(b"short", delay=0.2) == [None]
         assert await long.publish(b"long", delay=0.1) == [None]
         of_short, of_long = await Arrivals.of(short.link, queue), await Arrivals.of(long.link, f"a.{queue}")
-        assert (await of_long.next()).message.body == b"long"
-        assert (await of_short.next()).message.body == b"short"
+        assert (await of_long.next()).body == b"long"
+        assert (await of_short.next()).body == b"short"
         assert (of_short.left, of_long.left) == (0, 0)
 
 
@@ -137,10 +137,10 @@ async def test_a_delayed_message_outlives_the_broker(rabbit: RabbitServer, queue
         await asyncio.to_thread(rabbit.start)
     async with lined(rabbit.url(), queue) as line:
         arrivals = await Arrivals.of(line.link, queue)
-        assert (await arrivals.next(30)).message.body == BODY
+        assert (await arrivals.next(30)).body == BODY
         # Once, and no other before its time.
         assert await line.publish(b"last", delay=0.5) == [None]
-        assert (await arrivals.next()).message.body == b"last"
+        assert (await arrivals.next()).body == b"last"
 
 
 @pytest.mark.rabbitmq
@@ -152,7 +152,7 @@ async def test_a_message_whose_queue_is_gone_rests_where_it_holds_up_nobody(rabb
             assert await line.publish(*[BODY] * 40, delay=3.9) == [None] * 40
             await line.delete()
             assert await other.publish(BODY, delay=4.3) == [None]
-            assert (await (await Arrivals.of(other.link, f"{queue}.other")).next()).message.body == BODY
+            assert (await (await Arrivals.of(other.link, f"{queue}.other")).next()).body == BODY
 
             async def all_rest() -> bool:
                 return await asyncio.to_thread(count, url, LOST) == 40
@@ -171,15 +171,15 @@ async def test_a_ladder_that_was_made_otherwise_serves_as_it_is(rabbit: RabbitSe
                 channel.queue_declare(rung.name, durable=True, arguments=dict(rung.or_else[0]))
         async with lined(url, queue) as line:
             assert await line.publish(BODY, delay=0.3) == [None]
-            assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
+            assert (await (await Arrivals.of(line.link, queue)).next()).body == BODY
 
 
 @pytest.mark.rabbitmq
 async def test_a_queue_that_was_made_again_is_delayed_to_again(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         assert await line.publish(BODY, delay=0.1) == [None]
-        assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
+        assert (await (await Arrivals.of(line.link, queue)).next()).body == BODY
         await line.delete()
         assert await line.publish(BODY) != [None]
         assert await line.publish(b"again", delay=0.1) == [None]
-        assert (await (await Arrivals.of(line.link, queue)).next()).message.body == b"again"
+        assert (await (await Arrivals.of(line.link, queue)).next()).body == b"again"

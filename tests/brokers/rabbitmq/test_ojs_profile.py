@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic
 
-from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.binding import Delivery, LastFailure, Outgoing
 from babelgate.brokers.options import OptionMap
 from babelgate.brokers.rabbitmq.binding import connect
 from babelgate.brokers.rabbitmq.frames import publish
 from babelgate.brokers.rabbitmq.ojs.message import level_of
 from babelgate.brokers.rabbitmq.ojs.profile import STEPS_MS, OjsProfile, profile_of
 from babelgate.brokers.rabbitmq.options import queue_of
-from babelgate.brokers.rabbitmq.profile import AddressedMessage, DecodedMessage, NativeMessage, Topology
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage, Topology
 from babelgate.envelope import (
     Limits,
     Poison,
@@ -71,7 +71,7 @@ def described(
 
 
 def retry(
-    read: DecodedMessage, attempts: int, delay: float = 0, error: str | None = None, kind: str | None = None
+    read: Delivery, attempts: int, delay: float = 0, error: str | None = None, kind: str | None = None
 ) -> Outgoing:
     """The copy that the gateway publishes of a delivery that has failed."""
     body = with_attempts(read.body, attempts)
@@ -80,7 +80,7 @@ def retry(
     )
 
 
-def letter(read: DecodedMessage, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
+def letter(read: Delivery, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
     """The dead-letter record that the gateway publishes for a delivery."""
     block = dead_letter_block(reason, "orders", attempts, NOW, error, "OSError")
     failure = LastFailure(attempts, error, "OSError")

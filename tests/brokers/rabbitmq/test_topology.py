@@ -210,7 +210,7 @@ async def test_a_quorum_queue_keeps_its_limit(rabbit: RabbitServer, queue: str, 
         for _ in range(6):
             for arrived in await channel.get(queue, 1):
                 given += 1
-                channel.requeue([arrived.tag])
+                channel.give_back([arrived.tag])
                 await channel.barrier()
             # Without a limit it comes back each time, with one it has moved after the third: 2 times again.
             if limit is not None and given == 3:
@@ -233,7 +233,7 @@ async def test_a_queue_of_another_program_is_delayed_to_all_the_same(
             if ladder:
                 await Declarer(line.link).ensure(DELAY_TOPOLOGY, "active")
             assert await line.publish(BODY, delay=0.1) == [None]
-            assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
+            assert (await (await Arrivals.of(line.link, queue)).next()).body == BODY
 
 
 @pytest.mark.parametrize("mode", ["passive", "none"])
@@ -253,6 +253,6 @@ async def test_an_account_that_may_make_nothing_delays_where_all_is_there(
                     await Declarer(link).ensure(DELAY_TOPOLOGY, "active")
                 assert await line.publish(BODY, delay=0.1) == [None]
                 arrivals = await Arrivals.of(line.link, queue)
-                assert [(await arrivals.next()).message.body for _ in range(2)] == [BODY, BODY]
+                assert [(await arrivals.next()).body for _ in range(2)] == [BODY, BODY]
         finally:
             rabbit.delete_user(queue)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, cast
 
 import pamqp.frame
@@ -21,7 +23,7 @@ from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
 from pamqp import commands as spec
 
-from babelgate.brokers.held import HolderEnded
+from babelgate.brokers.held import Held, HolderEnded, State
 from babelgate.brokers.rabbitmq import frames
 from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms
 from babelgate.brokers.rabbitmq.incoming import (
@@ -45,60 +47,39 @@ from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 _CLOSE_SECONDS = 2.0
 
 
-class ChannelMessage(Struct, frozen=True):
-    """A received message, its delivery ``tag`` on this channel, and how many were ``left`` in the queue after a get."""
-
-    tag: int
-    message: NativeMessage
-    left: int = 0
-
-
 class ChannelGone(HolderEnded):
     """The channel or its connection ended before the answer; text and ``__cause__`` give the broker's reason."""
 
 
-class Unsettled:
-    """The unsettled delivery tags of one channel, in ascending order."""
+class Unsettled(Held[None]):
+    """The unsettled delivery tags of one channel, in ascending order, handed out or not."""
 
-    def __init__(self) -> None:
-        self._tags: OrderedDict[int, None] = OrderedDict()
-
-    def arrived(self, tag: int) -> None:
-        """Add the tag of a received message."""
-        self._tags[tag] = None
-
-    def settle(self, tags: Sequence[int]) -> list[tuple[int, bool]]:
-        """Remove ``tags``; the frames to write, each as its tag and AMQP's ``multiple`` flag (all tags up to it).
+    def frames(self, tags: Sequence[int]) -> list[tuple[int, bool]]:
+        """The frames that settle ``tags``, each as its tag and AMQP's ``multiple`` flag (all tags up to it).
 
         An unbroken run from the oldest tag on becomes one frame, and one command of a quorum queue. Every delivery of
-        the channel is registered here, so that such a frame never settles a delivery outside ``tags``.
+        the channel is held here, so that such a frame never settles a delivery outside ``tags``.
         """
-        wanted = set(tags)
-        run = 0
-        count = 0
-        for tag in self._tags:
-            if tag not in wanted:
-                break
-            run = tag
-            count += 1
-        for tag in wanted:
-            self._tags.pop(tag, None)
-        if count < 2:
+        run = [*takewhile(set(tags).__contains__, self._held)]
+        if len(run) < 2:
             return [(tag, False) for tag in tags]
-        return [(run, True), *((tag, False) for tag in tags if tag > run)]
+        return [(run[-1], True), *((tag, False) for tag in tags if tag > run[-1])]
 
 
 class _PendingGets(Struct):
     remaining: int
-    arrived: list[ChannelMessage]
-    future: asyncio.Future[list[ChannelMessage]]
+    arrived: list[NativeMessage]
+    future: asyncio.Future[list[NativeMessage]]
 
 
 class Channel:
-    """An AMQP channel with a random ``generation``, which together with a delivery tag identifies a delivery.
+    """An AMQP channel with a random ``generation``, which together with a delivery tag identifies a delivery: a
+    :class:`babelgate.brokers.held.Holder`.
 
     All methods are safe to call concurrently from one event loop. When the channel ends, pending calls raise
-    ChannelGone, and so does every later call.
+    ChannelGone, and so does every later call. A tag must be settled at most once: the broker closes a channel that
+    settles a tag twice, and requeues all of its deliveries. ``alone``: only one queue uses the channel and its
+    connection. ``used_at`` and ``settled_at``: the loop's times of the last receive and of the last settle.
     """
 
     def __init__(self, rpc: RpcChannel, reader: FrameReader) -> None:
@@ -108,9 +89,14 @@ class Channel:
         self._number = rpc.number
         self._frame_max = rpc.connection.connection_tune.frame_max
         self._confirms = Confirms()
+        self.alone = False
+        self.used_at = 0.0
+        self.settled_at = -math.inf
         self._unsettled = Unsettled()
+        self._consuming = asyncio.Lock()
+        """Locked from ``basic.qos`` to ``basic.consume``, because the first sets the prefetch of the second."""
         self._gets: deque[_PendingGets] = deque()
-        self._consumers: dict[str, tuple[Callable[[ChannelMessage], None], Callable[[], None] | None]] = {}
+        self._consumers: dict[str, tuple[Callable[[NativeMessage], None], Callable[[], None]]] = {}
         self._barrier: asyncio.Future[None] | None = None
         self._barriers: deque[asyncio.Future[None]] = deque()
         self._method: Arrival | spec.Basic.Return | None = None
@@ -131,6 +117,11 @@ class Channel:
     def is_open(self) -> bool:
         """Whether it can still be used."""
         return not self.rpc.is_closed
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has neither a delivery nor a consumer."""
+        return not (self._unsettled or self._consumers)
 
     async def close(self) -> None:
         """Close the channel within 2 s; the broker requeues its unsettled deliveries. Never raises."""
@@ -156,42 +147,48 @@ class Channel:
         self._write(b"".join(written))
         return batch
 
-    async def get(self, queue: str, count: int) -> list[ChannelMessage]:
+    async def get(self, queue: str, count: int) -> list[NativeMessage]:
         """Up to ``count`` messages that are ready: ``count`` pipelined ``basic.get`` in one write."""
         self._check()
-        future: asyncio.Future[list[ChannelMessage]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[list[NativeMessage]] = asyncio.get_running_loop().create_future()
         self._gets.append(_PendingGets(count, [], future))
         self._write(self._frame(spec.Basic.Get(queue=queue)) * count)
         try:
             return await future
         except asyncio.CancelledError:
             # The messages may have arrived in the same turn of the event loop.
-            if future.done() and not future.cancelled() and future.exception() is None and self.is_open:
-                self.requeue([arrived.tag for arrived in future.result()])
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.put_back(future.result())
             raise
 
     async def consume(
         self,
         queue: str,
         prefetch: int,
-        arrived: Callable[[ChannelMessage], None],
-        cancelled: Callable[[], None] | None = None,
+        arrived: Callable[[NativeMessage], None],
+        ended: Callable[[], None] = lambda: None,
     ) -> str:
         """Start a consumer; its tag. It receives at most ``prefetch`` unsettled messages.
 
-        ``cancelled`` is called when the broker ends the consumer: the queue was deleted or has lost its leader.
+        ``ended`` is called when the channel ends, or the broker ends the consumer: the queue was deleted or has lost
+        its leader.
         """
-        self._check()
         tag = f"babelgate-{os.urandom(6).hex()}"
-        self._consumers[tag] = arrived, cancelled
-        try:
-            # In one round trip with the consumer, which it is for.
-            self._write(self._frame(spec.Basic.Qos(prefetch_count=prefetch)))
-            await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
-        except BaseException:
-            self._consumers.pop(tag, None)
-            raise
+        async with self._consuming:
+            self._check()
+            self._consumers[tag] = arrived, ended
+            try:
+                # In one round trip with the consumer, which it is for.
+                self._write(self._frame(spec.Basic.Qos(prefetch_count=prefetch)))
+                await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
+            except BaseException:
+                self._consumers.pop(tag, None)
+                raise
         return tag
+
+    async def ready(self, queue: str) -> int:
+        """The number of ready messages. A missing queue raises ChannelNotFoundEntity and ends the channel."""
+        return (await self.rpc.queue_declare(queue, passive=True)).message_count or 0
 
     async def cancel(self, tag: str) -> None:
         """Stop a consumer. When this returns, everything that the broker sent to it has arrived."""
@@ -200,15 +197,33 @@ class Channel:
         finally:
             self._consumers.pop(tag, None)
 
-    def ack(self, tags: Sequence[int]) -> None:
-        """Write acks. AMQP does not answer them; see :meth:`barrier`."""
-        self._check()
-        self._write(frames.acks(self._unsettled.settle(tags), self._number))
+    def handle(self, tag: int) -> str:
+        """The handle of a delivery."""
+        return f"{self.generation}.{tag}"
 
-    def requeue(self, tags: Sequence[int]) -> None:
-        """Write nacks that return the messages to their places in the queue."""
+    def state(self, tag: int) -> State:
+        return self._unsettled.state(tag)
+
+    def accept(self, tags: Sequence[int]) -> None:
+        """Write acks of unsettled tags. AMQP does not answer them; see :meth:`barrier`. Raises ChannelGone."""
         self._check()
-        self._write(frames.requeues(self._unsettled.settle(tags), self._number))
+        self._write(frames.acks(self._unsettled.frames(tags), self._number))
+        self._unsettled.acked(tags)
+        self.settled_at = asyncio.get_running_loop().time()
+
+    def give_back(self, tags: Sequence[int], *, failed: bool = False) -> None:
+        """Write nacks that return messages to their places in the queue, uncounted: AMQP cannot count. Raises
+        ChannelGone."""
+        assert not failed
+        self._check()
+        self._write(frames.requeues(self._unsettled.frames(tags), self._number))
+        self._unsettled.returned(tags)
+        self.settled_at = asyncio.get_running_loop().time()
+
+    def put_back(self, messages: Sequence[NativeMessage]) -> None:
+        """Return messages that were not handed out. Where the channel has ended, the broker has done so."""
+        if messages and self.is_open:
+            self.give_back([each.tag for each in messages])
 
     async def barrier(self) -> None:
         """Wait for a round trip: the broker has read everything written before. Calls in one loop turn share it."""
@@ -243,9 +258,8 @@ class Channel:
             if not barrier.done():
                 barrier.set_result(None)
         elif kind == CANCEL:
-            _, cancelled = self._consumers.pop(short_at(payload, len(kind))[0], (None, None))
-            if cancelled is not None:
-                cancelled()
+            if (consumer := self._consumers.pop(short_at(payload, len(kind))[0], None)) is not None:
+                consumer[1]()
             return False
         elif kind != QOS_OK:
             self._method = arrival_of(payload)
@@ -274,21 +288,25 @@ class Channel:
         if method is None:
             # The channel is closing.
             return
-        properties = properties_of(self._header)
-        native = NativeMessage(body, properties, method.exchange, method.routing_key, method.redelivered)
-        tag = method.tag
-        self._unsettled.arrived(tag)
+        native = NativeMessage(
+            body,
+            properties_of(self._header),
+            method.exchange,
+            method.routing_key,
+            method.redelivered,
+            method.tag,
+            method.left,
+        )
+        self._unsettled.hold(method.tag, None)
         if method.consumer is None:
-            self._get_answered(ChannelMessage(tag, native, method.left))
-            return
-        arrived, _ = self._consumers.get(method.consumer, (None, None))
-        if arrived is not None:
-            arrived(ChannelMessage(tag, native))
-        elif self.is_open:
+            self._get_answered(native)
+        elif (consumer := self._consumers.get(method.consumer)) is not None:
+            consumer[0](native)
+        else:
             # The consumer has ended: no caller would settle the message.
-            self.requeue([tag])
+            self.put_back([native])
 
-    def _get_answered(self, message: ChannelMessage | None) -> None:
+    def _get_answered(self, message: NativeMessage | None) -> None:
         gets = self._gets[0]
         gets.remaining -= 1
         if message is not None:
@@ -297,15 +315,19 @@ class Channel:
             self._gets.popleft()
             if not gets.future.done():
                 gets.future.set_result(gets.arrived)
-            elif gets.arrived and self.is_open:
+            else:
                 # The caller was cancelled: no other one would settle these messages.
-                self.requeue([arrived.tag for arrived in gets.arrived])
+                self.put_back(gets.arrived)
 
     def _ended(self, closing: asyncio.Future[Any]) -> None:
         cause = None if closing.cancelled() else closing.exception()
         gone = ChannelGone(" ".join(str(part) for part in cause.args if part is not None) if cause else "closed")
         gone.__cause__ = cause
         self._confirms.abandon(gone)
+        self._unsettled.clear()
+        for _, ended in self._consumers.values():
+            ended()
+        self._consumers.clear()
         pending: list[asyncio.Future[Any]] = [gets.future for gets in self._gets]
         pending += self._barriers
         if self._barrier is not None:

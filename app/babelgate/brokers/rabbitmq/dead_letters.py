@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 
 from aiormq.exceptions import ChannelNotFoundEntity
 from msgspec import Struct
@@ -14,13 +13,12 @@ from babelgate.brokers.binding import DeadRecord
 from babelgate.brokers.cursor import moved_back
 from babelgate.brokers.held_letters import MAX_SEARCHED, PAGE, HeldLetters
 from babelgate.brokers.options import TIMEOUT_SECONDS
-from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
-from babelgate.brokers.rabbitmq.channel_pool import ReceivingChannel
+from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
-from babelgate.brokers.rabbitmq.profile import Profile
-from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
+from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile
+from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer, size_of_body
 from babelgate.runtime import turns
 
 _SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
@@ -45,12 +43,12 @@ class TakenLetter(Struct, frozen=True):
     """A taken message, and the generation of its channel."""
 
     generation: str
-    arrived: ChannelMessage
+    arrived: NativeMessage
 
     @property
     def identity(self) -> tuple[str | None, bytes]:
         """Message id and body, which identify the message after it was requeued."""
-        return self.arrived.message.properties.message_id, self.arrived.message.body
+        return self.arrived.properties.message_id, self.arrived.body
 
 
 class QueueBrowser:
@@ -73,7 +71,6 @@ class QueueBrowser:
         self._ready_elsewhere = ready_elsewhere
         self.at_end = False
         """Whether the last attempt to take more reached the end of the queue."""
-        self._receiving = ReceivingChannel(channel)
         self._queue = queue
         self._taken: dict[int, TakenLetter | None] = {}
         self._forgotten = 0
@@ -128,7 +125,7 @@ class QueueBrowser:
         """Ack messages, and wait until the broker has read the acks. Raises ChannelGone."""
         found = await self.search(dict(enumerate(letters)), MAX_SEARCHED)
         if found:
-            self.channel.ack(list(found.values()))
+            self.channel.accept(list(found.values()))
             for tag in found.values():
                 self._forgotten -= self._taken.pop(tag) is None
             await self.channel.barrier()
@@ -138,7 +135,7 @@ class QueueBrowser:
         """Requeue all messages, in any order, and wait until they are ready, like the next read."""
         loop = asyncio.get_running_loop()
         try:
-            expected = await self.ready() + len(self._taken) if self._taken else self._expected
+            expected = await self.channel.ready(self._queue) + len(self._taken) if self._taken else self._expected
         finally:
             await self.channel.close()
         until = loop.time() + self._patience_seconds
@@ -146,11 +143,6 @@ class QueueBrowser:
             if await self._ready_elsewhere(self._queue) >= expected or loop.time() >= until:
                 break
             await asyncio.sleep(_COUNT_SECONDS)
-
-    async def ready(self) -> int:
-        """The number of messages that are not taken. A missing queue raises ChannelNotFoundEntity."""
-        declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
-        return declared.message_count or 0
 
     async def put_back(self) -> None:
         """Requeue all messages in order, and wait until they are ready; not much longer than ``patience_seconds``.
@@ -169,23 +161,23 @@ class QueueBrowser:
         until = loop.time() + self._patience_seconds
         ready = 0
         try:
-            ready = await self.ready()
+            ready = await self.channel.ready(self._queue)
             while parts and loop.time() < until:
                 ready += len(parts[0])
-                self.channel.requeue(parts.popleft())
+                self.channel.give_back(parts.popleft())
                 if not await self._sees(ready):
                     self._expected = ready
                     break
         finally:
             for part in parts:
                 self._expected = ready = ready + len(part)
-                self.channel.requeue(part)
+                self.channel.give_back(part)
 
     async def _sees(self, count: int) -> bool:
         """Wait until ``count`` messages are ready; False when they are not, after the last pause."""
         for pause in _SEEN_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            if await self.ready() >= count:
+            if await self.channel.ready(self._queue) >= count:
                 return True
         return False
 
@@ -206,9 +198,9 @@ class QueueBrowser:
         loop = asyncio.get_running_loop()
         ready = await self.counted()
         until = loop.time() + self._patience_seconds
-        arrived: list[ChannelMessage] = []
+        arrived: list[NativeMessage] = []
         while ready:
-            consumer = TemporaryConsumer(self._receiving, self._queue, min(ready, count))
+            consumer = TemporaryConsumer(self.channel, self._queue, min(ready, count))
             try:
                 await consumer.fill(until)
             finally:
@@ -218,10 +210,10 @@ class QueueBrowser:
             if arrived or loop.time() >= until:
                 break
             # Another consumer has received them, or the queue is slow.
-            ready = await self.ready()
+            ready = await self.channel.ready(self._queue)
         self.at_end = not arrived or len(arrived) >= ready
 
-    def _record(self, arrived: Sequence[ChannelMessage]) -> None:
+    def _record(self, arrived: Sequence[NativeMessage]) -> None:
         self._taken.update((each.tag, TakenLetter(self.channel.generation, each)) for each in arrived)
         self._runs.append([each.tag for each in arrived])
         for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
@@ -251,7 +243,10 @@ class DeadLetterQueues:
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
         page, cursor = await self._held.read(profile.dead_queue, cursor, limit)
-        return await turns.mapped(partial(_record, profile), page, size=_size), cursor
+        records = await turns.mapped(
+            lambda found: profile.read_dead(found.arrived, found), page, size=lambda found: size_of_body(found.arrived)
+        )
+        return records, cursor
 
     async def remove(
         self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
@@ -287,16 +282,7 @@ class DeadLetterQueues:
                     await self._isolated.channel(), queue, self._timeout_seconds / 2, self._isolated.ready
                 )
             if not len(browser):
-                await browser.ready()
+                await browser.channel.ready(queue)
         except ChannelNotFoundEntity:
             return None
         return browser
-
-
-def _size(found: TakenLetter) -> int:
-    return len(found.arrived.message.body)
-
-
-def _record(profile: Profile, found: TakenLetter) -> DeadRecord:
-    read = profile.read_dead(found.arrived.message)
-    return DeadRecord(found, read.body, read.headers, read.carried, read.priority)

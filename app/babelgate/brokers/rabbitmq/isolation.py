@@ -143,7 +143,7 @@ class IsolatedChannels:
         """The number of ready messages; raises the AMQP library's error for a queue that is missing or refused."""
         channel = await self._shared.channel()
         try:
-            return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
+            return await channel.ready(queue)
         finally:
             await channel.close()
 

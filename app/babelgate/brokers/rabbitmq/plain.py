@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec.structs import replace
 from pamqp.commands import Basic
 
-from babelgate.brokers.binding import NO_HEADERS, Outgoing
+from babelgate.brokers.binding import NO_HEADERS, DeadRecord, Delivery, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields
 from babelgate.brokers.options import OptionMap
 from babelgate.brokers.rabbitmq import frames
@@ -21,7 +20,6 @@ from babelgate.brokers.rabbitmq.profile import (
     EXPIRED_HEADER,
     UNLIMITED,
     AddressedMessage,
-    DecodedMessage,
     NativeMessage,
     QueueDeclaration,
     Topology,
@@ -109,18 +107,20 @@ class PlainProfile:
         """To the default exchange."""
         return AddressedMessage("", self.dead_queue, _properties(record), record.body)
 
-    def read(self, native: NativeMessage) -> DecodedMessage:
+    def read(self, native: NativeMessage, handle: str = "") -> Delivery:
         """The headers without the contract's, as texts; the count is ``x-attempts``, and ``carried`` the properties."""
-        table = native.properties.headers
-        if not table:
-            return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
-        headers = texts_of(table.items())
+        table = native.properties.headers or {}
+        headers = texts_of(table.items()) if table else NO_HEADERS
         attempts = max(whole_number(table.get("x-attempts")) or 0, 0)
-        return DecodedMessage(native.body, headers, attempts, native.properties, EXPIRED_HEADER in table)
+        carried, expired_before = native.properties, EXPIRED_HEADER in table
+        return Delivery(
+            native.body, handle, 0, headers, attempts, native.redelivered, carried, expired_before=expired_before
+        )
 
-    def read_dead(self, native: NativeMessage) -> DecodedMessage:
+    def read_dead(self, native: NativeMessage, key: object = None) -> DeadRecord:
         """Like any delivery: a record is stored as it was written."""
-        return replace(self.read(native), priority=priority_of(native))
+        read = self.read(native)
+        return DeadRecord(key, read.body, read.headers, read.carried, priority_of(native))
 
 
 def profile_of(name: str, options: OptionMap) -> PlainProfile:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from pamqp.commands import Basic
 
-from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.binding import DeadRecord, Delivery, Outgoing
 from babelgate.brokers.options import OptionMap, choice, optional, whole
 from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
 from babelgate.envelope.options import MAX_PRIORITY
@@ -86,25 +86,16 @@ class AddressedMessage(Struct, frozen=True):
 
 
 class NativeMessage(Struct, frozen=True):
-    """A message as the broker delivered it."""
+    """A message as the broker delivered it: its delivery ``tag`` on a channel, and how many were ``left`` in the queue
+    after a get."""
 
     body: bytes
     properties: Basic.Properties
     exchange: str
     routing_key: str
     redelivered: bool
-
-
-class DecodedMessage(Struct, frozen=True):
-    """A message for the gateway; the fields are those of :class:`babelgate.brokers.binding.Delivery`, and ``priority``
-    that of a dead letter, see :class:`babelgate.brokers.binding.DeadRecord`."""
-
-    body: bytes
-    headers: Mapping[str, str]
-    delivery_count: int
-    carried: Any = None
-    expired_before: bool = False
-    priority: int | None = None
+    tag: int = 0
+    left: int = 0
 
 
 def priority_of(native: NativeMessage) -> int | None:
@@ -143,10 +134,10 @@ class Profile(Protocol):
     def dead(self, record: Outgoing) -> AddressedMessage:
         """A dead-letter record to publish."""
 
-    def read(self, native: NativeMessage) -> DecodedMessage:
+    def read(self, native: NativeMessage, handle: str = "") -> Delivery:
         """A delivery. Never raises: a body that is no envelope stays as it is, and the gateway treats it as poison."""
 
-    def read_dead(self, native: NativeMessage) -> DecodedMessage:
+    def read_dead(self, native: NativeMessage, key: object = None) -> DeadRecord:
         """A stored dead letter, as a dead-letter record where possible; otherwise with its body as it is."""
 
 

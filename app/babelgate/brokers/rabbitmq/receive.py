@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,13 +12,13 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, answering
 from babelgate.brokers.options import TIMEOUT_SECONDS
-from babelgate.brokers.rabbitmq.channel import ChannelGone, ChannelMessage
-from babelgate.brokers.rabbitmq.channel_pool import MAX_CHANNELS, ChannelPool, ReceivingChannel
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
+from babelgate.brokers.rabbitmq.channel_pool import MAX_CHANNELS, ChannelPool
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.isolation import QueueTrust
 from babelgate.brokers.rabbitmq.options import RabbitQueue
-from babelgate.brokers.rabbitmq.profile import DecodedMessage
+from babelgate.brokers.rabbitmq.profile import NativeMessage
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.errors import BabelgateError, BrokerUnavailable
 from babelgate.runtime import turns
@@ -40,7 +41,7 @@ _QUIET_SECONDS = 0.02
 """How long to wait for a message that was just counted; another consumer may have received it."""
 
 _MAX_RECEIVERS = 10_000
-"""Queues whose last count is remembered, of about 600 bytes each, and those in use beyond that."""
+"""Queues whose last count is remembered, of about 600 bytes each."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a background task."""
@@ -54,30 +55,24 @@ class TemporaryConsumer:
     To avoid this, ``prefetch`` is 1 or the number of ready messages (:meth:`fill`).
     """
 
-    def __init__(self, receiving: ReceivingChannel, queue: str, prefetch: int) -> None:
-        self.receiving = receiving
-        self.prefetch = prefetch
-        self.ended_by_broker = False
-        """Whether the broker has cancelled the consumer: its queue was deleted, or moves."""
+    def __init__(self, channel: Channel, queue: str, prefetch: int) -> None:
+        self.channel = channel
+        self.arrived: list[NativeMessage] = []
         self._queue = queue
-        self._tag = ""
-        self._arrived: list[ChannelMessage] = []
+        self._prefetch = prefetch
+        self._ended = False
+        """Whether the broker has ended the consumer or its channel."""
         self._woken: asyncio.Future[None] | None = None
-        self._stopping: asyncio.Task[list[ChannelMessage]] | None = None
-        self._started = asyncio.get_running_loop().create_task(self._start())
+        self._started = asyncio.get_running_loop().create_task(
+            channel.consume(queue, prefetch, self._arrive, self._end_reported)
+        )
         self._started.add_done_callback(self._wake)
-        receiving.watchers.add(self._wake)
-
-    @property
-    def arrived(self) -> bool:
-        """Whether any message has arrived."""
-        return bool(self._arrived)
 
     @property
     def usable(self) -> bool:
-        """Whether messages can still arrive: the channel is open, and the broker has not ended the consumer."""
+        """Whether messages can still arrive: neither the channel nor the consumer has ended."""
         failed = self._started.done() and self._started.exception() is not None
-        return not failed and self.receiving.channel.is_open and not self.ended_by_broker
+        return not failed and not self._ended
 
     async def wait(self, until: float, count: int = 1) -> bool:
         """Wait until ``count`` messages have arrived, at most until the loop's time ``until``; whether they have.
@@ -86,15 +81,15 @@ class TemporaryConsumer:
         AMQP library's error when the start failed.
         """
         loop = asyncio.get_running_loop()
-        while len(self._arrived) < count and self.usable and loop.time() < until:
-            woken = self._woken = loop.create_future()
+        while len(self.arrived) < count and self.usable and loop.time() < until:
+            self._woken = loop.create_future()
             timer = loop.call_at(until, self._wake)
             try:
-                await woken
+                await self._woken
             finally:
                 timer.cancel()
         await asyncio.shield(self._started)
-        return len(self._arrived) >= count
+        return len(self.arrived) >= count
 
     async def fill(self, until: float) -> None:
         """Wait until ``prefetch`` messages have arrived, at most until the loop's time ``until``.
@@ -103,56 +98,49 @@ class TemporaryConsumer:
         the rest. Raises like :meth:`wait`, ChannelGone, and ChannelNotFoundEntity for a deleted queue.
         """
         loop = asyncio.get_running_loop()
-        while len(self._arrived) < self.prefetch and self.usable and loop.time() < until:
-            next_one = len(self._arrived) + 1
+        while len(self.arrived) < self._prefetch and self.usable and loop.time() < until:
+            next_one = len(self.arrived) + 1
             if not await self.wait(min(until, loop.time() + _QUIET_SECONDS), next_one) and self.usable:
                 # The queue answers after the messages it sent to the channel, and the channel after those it wrote.
-                await self.receiving.channel.rpc.queue_declare(self._queue, passive=True)
-                await self.receiving.channel.barrier()
-                if len(self._arrived) < next_one:
+                await self.channel.ready(self._queue)
+                await self.channel.barrier()
+                if len(self.arrived) < next_one:
                     break
 
-    async def stop(self) -> list[ChannelMessage]:
+    async def stop(self) -> list[NativeMessage]:
         """End the consumer; all messages that it received. No message arrives later.
 
         Empty where the channel has ended, because the broker has requeued them. When the caller is cancelled the
         consumer still ends, and its messages are requeued.
         """
-        self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        stopping = asyncio.get_running_loop().create_task(self._stop())
         try:
-            return await asyncio.shield(self._stopping)
+            return await asyncio.shield(stopping)
         except asyncio.CancelledError:
-            self._stopping.add_done_callback(self._give_back)
+            stopping.add_done_callback(self._put_back)
             raise
 
-    async def _start(self) -> None:
-        async with self.receiving.consuming:
-            self._tag = await self.receiving.channel.consume(self._queue, self.prefetch, self._arrive, self._cancelled)
+    async def end(self) -> None:
+        """End the consumer, and requeue its messages."""
+        self.channel.put_back(await self.stop())
 
-    async def _stop(self) -> list[ChannelMessage]:
-        receiving = self.receiving
-        try:
-            await self._started
-            await receiving.channel.cancel(self._tag)
-        except Exception:
-            # The channel has ended, or the consumer never started.
-            self._arrived = self._arrived if receiving.channel.is_open else []
-        finally:
-            receiving.watchers.discard(self._wake)
-        arrived, self._arrived = self._arrived, []
-        return arrived if receiving.channel.is_open else []
+    async def _stop(self) -> list[NativeMessage]:
+        # An error: the channel has ended, or the consumer never started.
+        with contextlib.suppress(Exception):
+            await self.channel.cancel(await self._started)
+        return self.arrived if self.channel.is_open else []
 
-    def _give_back(self, stopping: asyncio.Task[list[ChannelMessage]]) -> None:
+    def _put_back(self, stopping: asyncio.Task[list[NativeMessage]]) -> None:
         # It is cancelled with a connection that ends.
         if not stopping.cancelled():
-            give_back(self.receiving, stopping.result())
+            self.channel.put_back(stopping.result())
 
-    def _arrive(self, message: ChannelMessage) -> None:
-        self._arrived.append(message)
+    def _arrive(self, message: NativeMessage) -> None:
+        self.arrived.append(message)
         self._wake()
 
-    def _cancelled(self) -> None:
-        self.ended_by_broker = True
+    def _end_reported(self) -> None:
+        self._ended = True
         self._wake()
 
     def _wake(self, _: object = None) -> None:
@@ -160,23 +148,12 @@ class TemporaryConsumer:
             self._woken.set_result(None)
 
 
-async def end(consumer: TemporaryConsumer) -> None:
-    """Stop ``consumer`` and requeue its messages."""
-    give_back(consumer.receiving, await consumer.stop())
-
-
-def give_back(receiving: ReceivingChannel, arrived: list[ChannelMessage]) -> None:
-    """Requeue messages that were not handed out."""
-    if arrived and receiving.channel.is_open:
-        receiving.channel.requeue([each.tag for each in arrived])
-
-
 class ConsumerEnded(Exception):
     """The broker has cancelled a consumer: its queue was deleted, or moves."""
 
 
 class QueueReceiver:
-    """Receives the messages of one queue for any number of concurrent callers.
+    """Receives the messages of one queue, for one caller that waits and one that does not.
 
     A consumer waits for one message only; the next call gets the others. So no message is in flight to a consumer that
     ends (see :class:`TemporaryConsumer`), except to one whose callers are gone.
@@ -192,41 +169,28 @@ class QueueReceiver:
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self._taking = 0
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a caller is served, or a consumer has not ended."""
-        return bool(self._taking or self._lingering or self._ending)
-
-    async def take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
+    async def take(self, channel: Channel, limit: int, until: float) -> list[NativeMessage]:
         """Up to ``limit`` messages as soon as there is one; none at the loop's time ``until``.
 
         Raises ConsumerEnded, ChannelGone and AMQP errors; messages that it does not return are requeued.
         """
-        self._taking += 1
-        try:
-            return await self._take(receiving, limit, until)
-        finally:
-            self._taking -= 1
-
-    async def _take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
         if self._ending:
             # Their messages are requeued first, so that they keep their order.
             await asyncio.wait(self._ending)
         waits = until > asyncio.get_running_loop().time()
         consumer = self._unlinger()
-        if consumer is not None and not (waits and consumer.receiving is receiving and consumer.usable):
+        if consumer is not None and not (waits and consumer.channel is channel and consumer.usable):
             if arrived := await consumer.stop():
                 return arrived
             consumer = None
         if consumer is None:
-            if (self._left != 0 or not waits) and (arrived := await self._get(receiving, limit)):
+            if (self._left != 0 or not waits) and (arrived := await self._get(channel, limit)):
                 return arrived
             # The answer may have taken all of the wait.
             if until <= asyncio.get_running_loop().time():
                 return []
-            consumer = TemporaryConsumer(receiving, self._queue, 1)
+            consumer = TemporaryConsumer(channel, self._queue, 1)
         return await self._wait(consumer, until)
 
     def close(self) -> None:
@@ -234,58 +198,56 @@ class QueueReceiver:
         if (consumer := self._unlinger()) is not None:
             self._end(consumer)
 
-    async def _get(self, receiving: ReceivingChannel, limit: int) -> list[ChannelMessage]:
+    async def _get(self, channel: Channel, limit: int) -> list[NativeMessage]:
         """The ready messages. Each reply counts the rest, so that about as many are requested as there are."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         first = 1 if limit > MANY and not self._slow else max(1, min(limit, self._left or 0))
-        arrived = await self._gets(receiving, first)
+        arrived = await self._gets(channel, first)
         self._slow = loop.time() - began > _SLOW_SECONDS
         more = min(limit - len(arrived), self._left or 0)
         if not more or self._slow:
             return arrived
         try:
-            if more < MANY:
-                return arrived + await self._gets(receiving, more)
-            consumer = TemporaryConsumer(receiving, self._queue, more)
-            try:
-                await consumer.fill(loop.time() + _FILL_SECONDS)
-            except BaseException:
-                self._end(consumer)
-                raise
-            found = await consumer.stop()
+            found = await (self._gets(channel, more) if more < MANY else self._consume(channel, more))
         except BaseException:
-            give_back(receiving, arrived)
+            channel.put_back(arrived)
             raise
-        self._left = max(0, (self._left or 0) - len(found))
         return arrived + found
 
-    async def _gets(self, receiving: ReceivingChannel, count: int) -> list[ChannelMessage]:
-        arrived = await receiving.channel.get(self._queue, count)
+    async def _gets(self, channel: Channel, count: int) -> list[NativeMessage]:
+        arrived = await channel.get(self._queue, count)
         self._left = arrived[-1].left if len(arrived) == count else 0
         return arrived
 
-    async def _wait(self, consumer: TemporaryConsumer, until: float) -> list[ChannelMessage]:
+    async def _consume(self, channel: Channel, count: int) -> list[NativeMessage]:
+        consumer = TemporaryConsumer(channel, self._queue, count)
+        try:
+            await consumer.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
+        except BaseException:
+            self._end(consumer)
+            raise
+        found = await consumer.stop()
+        self._left = max(0, (self._left or 0) - len(found))
+        return found
+
+    async def _wait(self, consumer: TemporaryConsumer, until: float) -> list[NativeMessage]:
         try:
             if not await consumer.wait(until) and consumer.usable:
                 # The round trip distinguishes an empty queue from a broker that does not answer.
-                await consumer.receiving.channel.barrier()
+                await consumer.channel.barrier()
         except BaseException:
             self._end(consumer)
             raise
         if not consumer.arrived and consumer.usable:
-            self._linger(consumer)
+            self.close()
+            self._lingering = consumer
+            self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
             return []
-        ended = consumer.ended_by_broker
         self._left = None
         if arrived := await consumer.stop():
             return arrived
-        raise ConsumerEnded("the broker has ended a consumer") if ended else ChannelGone("the channel was closed")
-
-    def _linger(self, consumer: TemporaryConsumer) -> None:
-        self.close()
-        self._lingering = consumer
-        self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
+        raise ConsumerEnded if consumer.channel.is_open else ChannelGone("the channel was closed")
 
     def _unlinger(self) -> TemporaryConsumer | None:
         consumer, self._lingering = self._lingering, None
@@ -294,7 +256,7 @@ class QueueReceiver:
         return consumer
 
     def _end(self, consumer: TemporaryConsumer) -> None:
-        ending = self._spawn(end(consumer))
+        ending = self._spawn(consumer.end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
@@ -317,7 +279,7 @@ class QueueReceivers:
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
-        self._receivers: Recent[str, QueueReceiver] = Recent(max_receivers, lambda each: each.is_busy)
+        self._receivers: Recent[str, QueueReceiver] = Recent(max_receivers)
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.binding.Binding.reserve`. Tries once more without the queue or a channel."""
@@ -325,18 +287,18 @@ class QueueReceivers:
         seconds = wait_seconds + self._timeout_seconds - GRACE_SECONDS
         async with answering(seconds, translate, self._broker, reason="no answer in time"):
             try:
-                receiving, arrived = await self._take(queue, limit, until)
+                channel, arrived = await self._take(queue, limit, until)
             except BabelgateError:
                 raise
             except Exception as error:
                 if any(isinstance(each, ConsumerEnded | ChannelNotFoundEntity) for each in (error, error.__cause__)):
                     self._declarer.forget(queue.profile.topology)
                     self._trust.forget(queue.profile.queue)
-                receiving, arrived = await self._take(queue, limit, until)
+                channel, arrived = await self._take(queue, limit, until)
         # From here on the deliveries can be settled, even if this call is cancelled.
-        handles = [receiving.handle(each.tag) for each in arrived]
-        read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))
-        return [_delivery(*each) for each in zip(handles, arrived, read, strict=True)]
+        return await turns.mapped(
+            lambda native: queue.profile.read(native, channel.handle(native.tag)), arrived, size=size_of_body
+        )
 
     def close(self) -> None:
         """End all lingering consumers."""
@@ -344,23 +306,21 @@ class QueueReceivers:
             receiver.close()
         self._receivers.clear()
 
-    async def _take(
-        self, queue: RabbitQueue, limit: int, until: float
-    ) -> tuple[ReceivingChannel, list[ChannelMessage]]:
+    async def _take(self, queue: RabbitQueue, limit: int, until: float) -> tuple[Channel, list[NativeMessage]]:
         name = queue.profile.queue
         self._trust.check(name)
         await self._declarer.ensure(queue.profile.topology, queue.declare)
         alone = not self._trust.shares(queue) and self._can_isolate(name)
-        receiving = await self._channels.of_queue(name, alone)
+        channel = await self._channels.of_queue(name, alone)
         receiver = self._receivers.obtain(name, lambda: QueueReceiver(name, self._spawn))
         try:
-            arrived = await receiver.take(receiving, limit, until)
+            arrived = await receiver.take(channel, limit, until)
         except Exception as error:
             self._trust.failed(name, error, alone)
             raise
         if alone:
             self._trust.answered(name)
-        return receiving, arrived
+        return channel, arrived
 
     def _can_isolate(self, name: str) -> bool:
         """Whether another queue may have a connection of its own. Raises BrokerUnavailable for one that must."""
@@ -371,15 +331,6 @@ class QueueReceivers:
         return False
 
 
-def _delivery(handle: str, arrived: ChannelMessage, read: DecodedMessage) -> Delivery:
-    redelivered = arrived.message.redelivered
-    return Delivery(
-        read.body,
-        handle,
-        0,
-        read.headers,
-        read.delivery_count,
-        redelivered,
-        read.carried,
-        expired_before=read.expired_before,
-    )
+def size_of_body(message: NativeMessage) -> int:
+    """The bytes of its body."""
+    return len(message.body)

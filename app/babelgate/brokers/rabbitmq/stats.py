@@ -70,6 +70,6 @@ class StatsChannel:
 
 async def _count(queue: str, channel: Channel) -> int:
     try:
-        return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
+        return await channel.ready(queue)
     except ChannelNotFoundEntity:
         return 0

@@ -188,7 +188,7 @@ def _affects(part: _Part, queues: set[str], exchanges: set[str]) -> bool:
 async def _check(channel: Channel, part: _Part) -> None:
     """Check that ``part`` exists. A binding is assumed to exist, because AMQP cannot check it."""
     if isinstance(part, QueueDeclaration):
-        await channel.rpc.queue_declare(part.name, passive=True)
+        await channel.ready(part.name)
     elif isinstance(part, ExchangeDeclaration):
         await channel.rpc.exchange_declare(part.name, exchange_type=part.kind, passive=True)
 

@@ -99,9 +99,8 @@ async def _on_delays(connection: AmqpConnection) -> list[str]:
     found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
     channel = await connection.channel()
     try:
-        declared = await channel.rpc.queue_declare(LOST, passive=True)
-        if declared.message_count:
-            found.append(_LOST.format(count=declared.message_count, queue=LOST))
+        if count := await channel.ready(LOST):
+            found.append(_LOST.format(count=count, queue=LOST))
     except AMQPError:
         # The queue is missing: no message was ever delayed here.
         pass

@@ -11,7 +11,7 @@ from typing import Any
 
 from pamqp.commands import Basic
 
-from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.binding import DeadRecord, Delivery, LastFailure, Outgoing
 from babelgate.brokers.options import OptionMap, OptionReader
 from babelgate.brokers.rabbitmq.delays import delayed_route
 from babelgate.brokers.rabbitmq.ojs.dead_letters import record_of
@@ -37,7 +37,6 @@ from babelgate.brokers.rabbitmq.profile import (
     UNLIMITED,
     AddressedMessage,
     BindingDeclaration,
-    DecodedMessage,
     ExchangeDeclaration,
     NativeMessage,
     QueueDeclaration,
@@ -161,7 +160,7 @@ class OjsProfile:
         self._mark(properties, max(failure.attempts, deliveries, 1), failure)
         return AddressedMessage(self._names.dead_exchange, self._names.dead_key, properties, body)
 
-    def read(self, native: NativeMessage) -> DecodedMessage:
+    def read(self, native: NativeMessage, handle: str = "") -> Delivery:
         """A delivery as an envelope; a body that is neither job nor envelope stays as it is."""
         job = attributes_of(native.body, declared=_declared(native))
         seen = given_headers(native.properties)
@@ -174,15 +173,15 @@ class OjsProfile:
         carried = Carried(native.properties, None if envelope is None else job)
         expired_before = EXPIRED_HEADER in (native.properties.headers or {})
         body = native.body if envelope is None else envelope
-        return DecodedMessage(body, seen, around.attempts, carried, expired_before)
+        attempts = around.attempts
+        return Delivery(body, handle, 0, seen, attempts, native.redelivered, carried, expired_before=expired_before)
 
-    def read_dead(self, native: NativeMessage) -> DecodedMessage:
+    def read_dead(self, native: NativeMessage, key: object = None) -> DeadRecord:
         """A dead letter as a record, also where another program or the broker wrote it."""
         found = self.read(native)
         attempts = attempts_of(native.properties.headers or {}, self.queue)
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
-        priority = priority_of(native)
-        return DecodedMessage(record, found.headers, found.delivery_count, found.carried, priority=priority)
+        return DeadRecord(key, record, found.headers, found.carried, priority_of(native))
 
     def _mark(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
         """Set attempt and last failure in the headers of ``properties``, without a schedule; these headers."""
