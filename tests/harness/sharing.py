@@ -30,8 +30,7 @@ emptied for each test, so that each worker has its own."""
 _SHARING = re.compile(r"tests/(brokers/\w+/test_contract|brokers/test_versions|e2e/test_kill|e2e/test_tracing)\.py::")
 _ALONE = re.compile(
     r".*(::Test(Hung::\w+"
-    r"|Life::test_(a_restart_of_the_broker_\w+|a_killed_broker_\w+|who_waits_through_a_restart_\w+|an_outage_\w+"
-    r"|the_overview_agrees)"
+    r"|Life::test_(a_restart_of_the_broker_\w+|a_killed_broker_\w+|an_outage_\w+|the_overview_agrees)"
     r"|Operators::test_(a_queue_is_listed_\w+|the_list_is_paged))"
     r"|\[sqs-moto)"
 )

@@ -25,7 +25,7 @@ from babelgate.errors import (
     UnsupportedByBroker,
 )
 from babelgate.gateway.authorization import ANYONE
-from babelgate.gateway.model import Receipt, Settlement
+from babelgate.gateway.model import Message, Receipt, Settlement
 from tests.harness.broker import opened
 from tests.harness.gateway import ForkedGateway
 from tests.harness.local import suspend
@@ -154,7 +154,8 @@ class TestLife:
         await until(is_ready)
 
     async def test_a_restart_of_the_broker_keeps_ready_delayed_leased_and_dead(self, world: World) -> None:
-        process = await world.process()
+        """Who waits through it, on another queue, is told or served."""
+        process, waiter = await world.process(), await world.process(queue=f"{world.queue}-waited")
         can = process.capabilities
         keeper = can.lease_bound_to in ("connection", "partition")
         await process.publish_all([{"n": "dead"}, {"n": "leased"}, {"n": "lost"}])
@@ -166,6 +167,9 @@ class TestLife:
         loop = asyncio.get_running_loop()
         started = loop.time()
         await process.publish({"n": "delayed"}, delay_seconds=1.5)
+        # What the broker hands to a connection that has just ended comes again after this lease.
+        waiting = asyncio.create_task(waiter.receive(wait=PATIENCE, lease=5))
+        await asyncio.sleep(0.05)
         await world.restart()
         await came_back(process)
         assert len(await process.dead()) == 1
@@ -187,6 +191,23 @@ class TestLife:
         assert attempts == expected
         assert await process.ack(*rest) == [None] * len(rest)
         assert await process.is_empty()
+        await self._is_told_or_served(world, waiter, waiting)
+
+    async def _is_told_or_served(self, world: World, waiter: Process, waiting: asyncio.Task[Sequence[Message]]) -> None:
+        other = await world.process(queue=waiter.queue)
+        await came_back(other)
+        await other.publish({"n": 1})
+        try:
+            messages = await waiting
+        except (BrokerUnavailable, OutcomeUnknown) as error:
+            # A command that the broker was reading when it went down has an unknown outcome.
+            assert error.retryable
+            messages = []
+        if not messages:
+            # It has pinged the broker meanwhile, and may wait before it connects again.
+            await came_back(waiter)
+            messages = await waiter.take(1)
+        assert [data(message)["n"] for message in messages] == [1]
 
     async def test_a_killed_broker_has_all_that_it_accepted(self, world: World) -> None:
         if world.broker.embedded:
@@ -218,27 +239,6 @@ class TestLife:
 
         await until(has_all)
         assert len(found) == len(set(found))
-
-    async def test_who_waits_through_a_restart_is_told_or_served(self, world: World) -> None:
-        process = await world.process()
-        # What the broker hands to a connection that has just ended comes again after this lease.
-        waiting = asyncio.create_task(process.receive(wait=PATIENCE, lease=5))
-        await asyncio.sleep(0.05)
-        await world.restart()
-        other = await world.process()
-        await came_back(other)
-        await other.publish({"n": 1})
-        try:
-            messages = await waiting
-        except (BrokerUnavailable, OutcomeUnknown) as error:
-            # A command that the broker was reading when it went down has an unknown outcome.
-            assert error.retryable
-            messages = []
-        if not messages:
-            # It has pinged the broker meanwhile, and may wait before it connects again.
-            await came_back(process)
-            messages = await process.take(1)
-        assert [data(message)["n"] for message in messages] == [1]
 
     async def test_a_ping_tells_that_the_broker_is_up(self, world: World) -> None:
         binding = world.broker.connect()
