@@ -189,27 +189,6 @@ async def test_frames_arrive_in_pieces_of_any_size() -> None:
     assert (len(kept.methods), kept.bodies) == (1, [body])
 
 
-async def test_content_that_no_channel_takes_passes_and_its_header_loses_its_properties() -> None:
-    reader = fed(
-        pamqp.frame.marshal(spec.Basic.GetOk(delivery_tag=7, exchange="", routing_key="q", message_count=0), 3),
-        pamqp.frame.marshal(ContentHeader(body_size=5, properties=FULL), 3),
-        pamqp.frame.marshal(ContentBody(b"hello"), 3),
-        pamqp.frame.marshal(Heartbeat(), 0),
-    )
-    (_, got), (channel, header), (_, body), (_, beat) = await received(reader)
-    assert (got.delivery_tag, channel, header.body_size, body.value) == (7, 3, 5, b"hello")
-    assert header.properties == spec.Basic.Properties() and isinstance(beat, Heartbeat)
-
-
-async def test_a_header_that_cannot_be_decoded_does_not_end_the_connection() -> None:
-    payload = broken(type_=b"\xff\xfe", timestamp=b"\xff" * 8)
-    reader = fed(
-        struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce", pamqp.frame.marshal(ContentBody(b"hello"), 1)
-    )
-    (_, header), (_, body) = await received(reader)
-    assert (header.body_size, body.value) == (5, b"hello")
-
-
 async def test_a_notice_that_the_broker_blocks_is_kept_until_it_is_lifted() -> None:
     reader = FrameReader(Wire())
     said = [reader.blocked]

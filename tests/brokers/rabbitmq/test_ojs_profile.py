@@ -578,7 +578,7 @@ def test_a_queue_may_have_priorities_or_be_a_quorum_queue() -> None:
     )
     assert queues["ojs.dead.orders"]["x-queue-type"] == "quorum"
     made = queue_of("orders", {"profile": "ojs", "queue_type": "quorum", "declare": "passive"})
-    assert (made.quorum, made.declare, made.profile.queue) == (True, "passive", "ojs.queue.orders")
+    assert (made.stored_as["queue_type"], made.declare, made.profile.queue) == ("quorum", "passive", "ojs.queue.orders")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_as_the_sdks_declare_it() -> None:
     queue = queue_of("orders", {})
     assert arguments("orders") == {"orders": {}}
     assert (queue.profile.queue, queue.profile.dead_queue) == ("orders", "orders.dlq")
-    assert (queue.declare, queue.quorum) == ("active", False)
+    assert (queue.declare, queue.stored_as["queue_type"]) == ("active", "classic")
 
 
 def test_a_quorum_queue_never_drops_at_its_limit() -> None:

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
@@ -28,13 +27,12 @@ from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.dead_letters import DeadLetterQueues
 from babelgate.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from babelgate.brokers.rabbitmq.errors import reason_of, translate
-from babelgate.brokers.rabbitmq.isolation import IsolatedChannels
+from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, StatsChannel
 from babelgate.brokers.rabbitmq.management import ManagementClient
 from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from babelgate.brokers.rabbitmq.receive import QueueReceivers
-from babelgate.brokers.rabbitmq.stats import StatsChannel
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
 from babelgate.brokers.rabbitmq.topology import Declare, Declarer
 from babelgate.brokers.rabbitmq.url import ConnectionParameters, parameters_of
@@ -103,7 +101,6 @@ class RabbitBinding:
         publishing = AmqpConnection(name, parameters, "publish", pause, timeout_seconds)
         consuming = AmqpConnection(name, parameters, "consume", pause, timeout_seconds)
         self._publish_connection, self._consume_connection = publishing, consuming
-        locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
         def isolated() -> AmqpConnection:
             return AmqpConnection(name, parameters, "isolated", timeout_seconds=timeout_seconds)
@@ -115,7 +112,7 @@ class RabbitBinding:
             open_alone=self._isolated.of_existing,
             broker=name,
         )
-        declarer = Declarer(consuming, locks)
+        declarer = Declarer(consuming)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
@@ -123,7 +120,7 @@ class RabbitBinding:
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
-        self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
+        self._publisher = ConfirmedPublisher(publishing, declarer, timeout_seconds, nacks)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`babelgate.brokers.rabbitmq.options.queue_of`."""

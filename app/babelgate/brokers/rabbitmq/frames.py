@@ -20,6 +20,7 @@ from babelgate.brokers.rabbitmq import tables
 from babelgate.brokers.rabbitmq.incoming import (
     BODY,
     END,
+    FIXED,
     FRAME,
     FRAME_OVERHEAD,
     HEADER,
@@ -84,38 +85,26 @@ def _publish_method(exchange: str, routing_key: str, channel: int) -> bytes:
 
 
 def projection(message: AddressedMessage, assigned: frozenset[str], frame_max: int) -> NativeWrite:
-    """The message that the frames of :func:`publish` carry, decoded from them. ``assigned``: see NativeWrite.
+    """What :func:`publish` writes; its properties are decoded from the bytes. ``assigned``: see NativeWrite.
 
     Raises as :func:`publish`.
     """
-    wire = publish(message, 1, frame_max)
-    payloads: list[bytes] = []
-    while wire:
-        _, _, size = FRAME.unpack_from(wire)
-        payloads.append(wire[FRAME.size : FRAME.size + size])
-        wire = wire[FRAME.size + size + len(END) :]
-    method, header, *body = payloads
-    sent = Basic.Publish()
-    sent.unmarshal(method[4:])
-    found = properties_of(header)
+    publish(message, 1, frame_max)
+    given = message.given if isinstance(message.given, bytes) else encoded_properties(message.given)
+    found = properties_of(bytes(FIXED) + given)
     properties = {name: getattr(found, name) for name, _, kind in PROPERTIES if kind != "table"}
     if isinstance(found.timestamp, datetime):
         properties["timestamp"] = int(found.timestamp.timestamp())
-    table = found.headers or {}
     headers = {
-        name: NativeHeader(_TYPES.get(tables.encoded_value(value)[:1], "other"), value) for name, value in table.items()
-    }
-    target: dict[str, str | bool] = {
-        "exchange": sent.exchange or "",
-        "routing_key": sent.routing_key or "",
-        "mandatory": bool(sent.mandatory),
+        name: NativeHeader(_TYPES.get(tables.encoded_value(value)[:1], "other"), value)
+        for name, value in (found.headers or {}).items()
     }
     return NativeWrite(
         "basic.publish",
-        target,
+        {"exchange": message.exchange, "routing_key": message.routing_key, "mandatory": True},
         {_PUBLIC_NAMES.get(name, name): value for name, value in properties.items() if value not in (None, "")},
         headers,
-        b"".join(body),
+        message.body,
         sorted(assigned & headers.keys()),
     )
 

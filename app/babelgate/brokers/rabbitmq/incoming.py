@@ -47,7 +47,6 @@ QOS_OK, FLOW_OK, CANCEL = b"\x00\x3c\x00\x0b", b"\x00\x14\x00\x15", b"\x00\x3c\x
 _TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK, CANCEL))
 """The methods that a channel takes: class and method (AMQP 0-9-1, section 4.2.4)."""
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
-_NO_FLAGS = b"\x00\x00"
 _USUAL = 256
 """Size of the cache of decoded property tables."""
 _USUAL_BYTES = 512
@@ -112,7 +111,7 @@ class FrameReader(asyncio.Protocol):
     """Replaces the stream of aiormq, and passes on what it does not take.
 
     ``transport``: that of the connection, to write to. ``contents``: the receivers of message content by channel
-    number; for other channels aiormq gets a header without properties. ``blocked``: the broker's reason while it blocks
+    number. ``blocked``: the broker's reason while it blocks
     publishers. ``closed``: its reason for closing the connection. ``heard``: how often bytes have arrived.
     """
 
@@ -212,24 +211,20 @@ class FrameReader(asyncio.Protocol):
                 elif kind != METHOD or payload[:4] not in _TAKEN or not content.content_method(payload):
                     self._passed.append(data[at:stop])
             else:
-                self._pass(data[at:stop], kind, channel)
+                if channel == 0 and kind == METHOD:
+                    self._note(data[at + FRAME.size : stop])
+                self._passed.append(data[at:stop])
             at = stop
         return data[at:]
 
-    def _pass(self, frame: bytes, kind: int, channel: int) -> None:
-        """Pass ``frame`` on to aiormq."""
-        if kind == HEADER:
-            rest = frame[FRAME.size :][:FIXED] + _NO_FLAGS
-            frame = FRAME.pack(kind, channel, len(rest)) + rest + frame[-1:]
-        elif channel == 0 and kind == METHOD:
-            method = frame[FRAME.size :]
-            if method.startswith(_BLOCKED):
-                self.blocked = short_at(method, 4)[0] or "no reason given"
-            elif method.startswith(_CLOSE):
-                self.closed = short_at(method, 6)[0]
-            elif method.startswith(_UNBLOCKED):
-                self.blocked = None
-        self._passed.append(frame)
+    def _note(self, method: bytes) -> None:
+        """Keep what the broker says of the whole connection."""
+        if method.startswith(_BLOCKED):
+            self.blocked = short_at(method, 4)[0] or "no reason given"
+        elif method.startswith(_CLOSE):
+            self.closed = short_at(method, 6)[0]
+        elif method.startswith(_UNBLOCKED):
+            self.blocked = None
 
     def _end(self, error: Exception) -> None:
         self._error = self._error or error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,14 +22,14 @@ _PROFILES: Mapping[str, Callable[[str, OptionMap], Profile]] = {"plain": plain.p
 class RabbitQueue:
     """A queue with the validated options of its route.
 
-    ``quorum``: the gateway declares it as a quorum queue. ``prioritized``: messages of a higher priority come first.
-    ``stored_as``: ``profile`` and ``queue_type``. The type of a queue that another program declares is only known where
-    the route states it.
+    ``identity``: that of the profile, which distinguishes queues. ``prioritized``: messages of a higher priority come
+    first. ``stored_as``: ``profile`` and ``queue_type``. The type of a queue that another program declares is only
+    known where the route states it.
     """
 
-    profile: Profile
+    profile: Profile = field(compare=False)
+    identity: Hashable
     declare: Declare
-    quorum: bool = False
     prioritized: bool = False
     stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -47,13 +47,8 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     stored_as = {"profile": profile}
     if declare == "active" or "queue_type" in options:
         stored_as["queue_type"] = str(options.get("queue_type", "classic"))
-    return RabbitQueue(
-        _PROFILES[profile](name, given),
-        declare,
-        quorum=options.get("queue_type") == "quorum",
-        prioritized=options.get("max_priority") is not None,
-        stored_as=stored_as,
-    )
+    made = _PROFILES[profile](name, given)
+    return RabbitQueue(made, made.identity, declare, options.get("max_priority") is not None, stored_as)
 
 
 def _check_name(name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -83,15 +83,7 @@ class PlainProfile:
         with_dead = "x-dead-letter-routing-key" in queue.arguments
         self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))
         self.dead_topology = Topology(queues=(dead_queue,))
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both read and write the same queues: a reload of the configuration makes all profiles again."""
-        if not isinstance(other, PlainProfile):
-            return NotImplemented
-        return (self.topology, self.dead_topology) == (other.topology, other.dead_topology)
-
-    def __hash__(self) -> int:
-        return hash(self.queue)
+        self.identity: Hashable = self.topology, self.dead_topology
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """To the default exchange, or with a delay to the delay queues. Raises ValueError for an unsupported delay."""
@@ -174,19 +166,22 @@ def with_types(headers: Mapping[str, str], native: Mapping[str, Any]) -> dict[st
     return {**headers, **{name: value for name, value in typed.items() if _text(value) == headers[name]}}
 
 
+def kept_properties(native: Any) -> Basic.Properties:
+    """The properties of a persistent copy, without headers; none of ``native`` where that is no message's."""
+    kept = {name: getattr(native, name) for name in _KEPT} if isinstance(native, Basic.Properties) else {}
+    return Basic.Properties(delivery_mode=2, **kept)
+
+
 def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
     """The properties of a message that is no envelope: those that it was read with, where it was on this broker.
 
     Headers of any type stay, except those that a profile or the broker has added.
     """
-    made = Basic.Properties(delivery_mode=2)
     carried = outgoing.carried
     # Other profiles carry the properties beside other data.
     native = carried if isinstance(carried, Basic.Properties) else getattr(carried, "properties", None)
-    headers: dict[str, Any] = {}
+    made, headers = kept_properties(native), dict[str, Any]()
     if isinstance(native, Basic.Properties):
-        for name in _KEPT:
-            setattr(made, name, getattr(native, name))
         added = CONTRACT_HEADERS | OF_THE_JOURNEY
         found = (native.headers or {}).items()
         headers = {name: value for name, value in found if name not in added and not name.startswith("x-ojs-")}
@@ -276,9 +271,9 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     _add(headers, "x-attempts", fields.attempts if failure is None else failure.attempts)
     properties.headers = headers
     properties.content_encoding = "utf-8"
-    properties.message_id = _short(meta.id)
-    properties.correlation_id = _short(fields.trace_id)
-    properties.message_type = _short(fields.job)
+    properties.message_id = short_or_none(meta.id)
+    properties.correlation_id = short_or_none(fields.trace_id)
+    properties.message_type = short_or_none(fields.job)
     if carried is not None and properties.message_id is None:
         properties.message_id = carried.message_id
     properties.app_id = "babelqueue"
@@ -291,9 +286,9 @@ def _add(headers: dict[str, Any], name: str, value: Any) -> None:
         headers[name] = value
 
 
-def _short(value: Any) -> str | None:
-    """``value`` as a property; None where it is too long. No publish writes such a message, but copies of one that
-    another program wrote are made: its body has the value in any case."""
+def short_or_none(value: Any) -> str | None:
+    """``value`` as a property; None where it is no text, or too long. No publish writes such a message, but copies of
+    one that another program wrote are made: its body has the value in any case."""
     if not isinstance(value, str):
         return None
     return value if len(value) * 4 <= SHORT_BYTES or len(value.encode()) <= SHORT_BYTES else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -124,6 +124,9 @@ class Profile(Protocol):
 
     dead_topology: Topology
     """What dead-lettering needs."""
+
+    identity: Hashable
+    """Equal for profiles that read and write the same queues: a reload makes all profiles again."""
 
     assigned: frozenset[str]
     """The headers of a new message that state the time of its publishing."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
-from weakref import WeakValueDictionary
 
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
@@ -19,10 +19,10 @@ from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.management import ManagementClient, QueueCounts
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
-from babelgate.brokers.rabbitmq.sizes import AcceptedSizes
 from babelgate.brokers.rabbitmq.topology import Declare, Declarer
 from babelgate.errors import (
     BabelgateError,
+    BodyTooLarge,
     BrokerError,
     BrokerRejected,
     BrokerUnavailable,
@@ -39,6 +39,12 @@ _MAX_LANES = 64
 _OTHERS, _APART = "\n", "\n\n"
 """The lane of further exchanges, and that of a message on a channel of its own."""
 
+ALWAYS_BYTES = 16_384
+"""Bodies up to this size are taken for accepted: a thousandth of RabbitMQ's default limit of 16 MiB."""
+
+# rabbit_channel.erl, check_msg_size/2, of RabbitMQ 3.8 to 4.1. The management API does not report the limit.
+_REFUSED = re.compile(r"message size \d+ is larger than (?:\w+ )*max size (\d+)")
+
 _REMEMBERED_SECONDS = 5.0
 """How long an answer of the management API is reused, because a full queue refuses every message."""
 _REMEMBERED_QUEUES = 1_000
@@ -46,6 +52,48 @@ _REMEMBERED_QUEUES = 1_000
 _FULL = "the queue {queue!r} is at its length limit and rejects messages (x-overflow: reject-publish)"
 _NOT_TAKEN = "the quorum queue {queue!r} did not take the message (basic.nack): no leader answered, or it is full"
 _UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-overflow: reject-publish), or it failed"
+
+
+class AcceptedSizes:
+    """The limit of one connection, ``max_message_size``, as far as its server has shown it.
+
+    It is read at the start of a server, so that another connection may have another limit.
+    ``proven``: bodies up to this size, in bytes, are accepted. ``limit``: larger ones are refused; None: not known.
+    """
+
+    def __init__(self) -> None:
+        self._generation = 0
+        self.proven = ALWAYS_BYTES
+        self.limit: int | None = None
+
+    def of_connection(self, generation: int) -> None:
+        """Forget the limit learned on another connection than number ``generation``."""
+        if generation != self._generation:
+            self._generation = generation
+            self.proven, self.limit = ALWAYS_BYTES, None
+
+    def refusal(self, size: int) -> BodyTooLarge | None:
+        """The error of a body of ``size`` bytes, where the limit is known and less."""
+        if self.limit is None or size <= self.limit:
+            return None
+        return BodyTooLarge(actual=size, limit=self.limit)
+
+    def runs(self, messages: Sequence[AddressedMessage]) -> Iterator[Sequence[AddressedMessage]]:
+        """``messages`` in order: as many as possible of proven sizes together, each other one by itself."""
+        at = 0
+        while at < len(messages):
+            end = at
+            while end < len(messages) and len(messages[end].body) <= self.proven:
+                end += 1
+            end = max(end, at + 1)
+            yield messages[at:end]
+            at = end
+
+    def refused(self, reason: str) -> None:
+        """Learn the limit from the ``reason`` with which the server closed a channel, if that was a message's size."""
+        if (found := _REFUSED.search(reason)) is not None:
+            self.limit = int(found[1])
+            self.proven = min(self.proven, self.limit)
 
 
 class ConfirmedPublisher:
@@ -68,8 +116,6 @@ class ConfirmedPublisher:
         self._nacks = nacks or NackErrors(connection.broker)
         self._timeout_seconds = timeout_seconds
         self._sizes = AcceptedSizes()
-        self._trying: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """By exchange and routing key: locked while a body of an unproven size is in flight there."""
         self._opening: dict[str, SharedConnect[Channel]] = {}
         self._channels: dict[str, Channel] = {}
         """By lane: an exchange, or _OTHERS."""
@@ -84,82 +130,65 @@ class ConfirmedPublisher:
         BrokerUnavailable, StorageFull at once while the broker blocks publishers, or BrokerRejected for the topology.
         """
         until = asyncio.get_running_loop().time() + self._timeout_seconds
-        sizes = self._sizes
-        sizes.of_connection(self._connection.generation + (not self._connection.is_open))
-        if all(len(message.body) <= sizes.proven for message in messages):
-            return await self._send(messages, topology, mode, until)
+        self._sizes.of_connection(self._connection.generation + (not self._connection.is_open))
         outcomes: list[Outcome] = []
-        for run in sizes.runs(messages):
-            first = len(run[0].body)
+        for run in self._sizes.runs(messages):
             try:
-                if (refusal := sizes.refusal(first)) is not None:
-                    outcomes.append(refusal)
-                elif first > sizes.proven:
-                    outcomes.append(await self._try(run[0], topology, mode, until))
-                else:
-                    outcomes += await self._send(run, topology, mode, until)
+                outcomes += await self._send(run, topology, mode, until)
             except BabelgateError as error:
+                if len(run) == len(messages):
+                    raise
                 outcomes += failure_for_each(error, len(run))
         return outcomes
 
-    async def _try(self, message: AddressedMessage, topology: Topology, mode: Declare, until: float) -> Outcome:
-        """Write a message of an unproven size on a channel of its own, one at a time to the same queue."""
-        sizes, size = self._sizes, len(message.body)
-        lock = self._trying.setdefault((message.exchange, message.routing_key), asyncio.Lock())
-        try:
-            async with asyncio.timeout_at(until):
-                await lock.acquire()
-        except TimeoutError:
-            raise self._unavailable() from None
-        try:
-            # Another message may have shown it meanwhile.
-            if (refusal := sizes.refusal(size)) is not None:
-                return refusal
-            unproven = size > sizes.proven
-            (outcome,) = await self._send((message,), topology, mode, until, apart=unproven)
-            if outcome is None and unproven:
-                sizes.accepted(size)
-            return outcome
-        finally:
-            lock.release()
-
     async def _send(
-        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float, apart: bool = False
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float
     ) -> list[Outcome]:
-        """Write all messages in one piece, on the channels of their exchanges or, ``apart``, on a new one."""
+        """Write a run of messages in one piece on the channels of their exchanges, or one of an unproven size on a
+        channel of its own."""
+        size = len(messages[0].body)
+        if (refusal := self._sizes.refusal(size)) is not None:
+            return [refusal]
         self._check_blocked()
-        lanes = [_APART if apart else self._lane(message.exchange) for message in messages]
+        is_unproven = size > self._sizes.proven
+        lanes: dict[str, list[int]] = {}
+        for index, message in enumerate(messages):
+            lanes.setdefault(_APART if is_unproven else self._lane(message.exchange), []).append(index)
         try:
             # Not bounded.within, which needs a task: mostly everything exists, and this returns at once.
             async with asyncio.timeout_at(until):
-                channels = await self._prepare(messages, topology, mode, set(lanes))
+                await self._ensure(messages, topology, mode)
+                channels = {lane: await self._channel(lane) for lane in lanes}
         except TimeoutError:
-            raise self._unavailable() from None
+            raise BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s") from None
         try:
             # The broker may have blocked publishers since the first check.
             self._check_blocked()
             outcomes: list[Outcome] = [None] * len(messages)
-            written: list[tuple[list[int], Confirmed]] = []
-            for lane, channel in channels.items():
-                chosen = [index for index, each in enumerate(lanes) if each == lane]
+            written: list[tuple[str, Confirmed]] = []
+            for lane, chosen in lanes.items():
                 try:
-                    written.append((chosen, channel.publish([messages[index] for index in chosen])))
+                    written.append((lane, channels[lane].publish([messages[index] for index in chosen])))
                 except ChannelGone as error:
                     for index in chosen:
                         outcomes[index] = translate(error, self._connection.broker, written=False)
-            if not written and messages:
-                raise next(outcome for outcome in outcomes if outcome is not None)
             for _, batch in written:
                 await batch.wait(until)
-            for chosen, batch in written:
+            for lane, batch in written:
                 # A copy, because a late confirm may change them meanwhile.
-                for index, failure in zip(chosen, tuple(batch.results), strict=True):
-                    if failure is not None:
-                        outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
-                        self._recover(failure, messages[index], topology, lanes[index], channels)
+                for index, failure in zip(lanes[lane], tuple(batch.results), strict=True):
+                    if failure is None:
+                        continue
+                    outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
+                    if isinstance(failure, Unconfirmed):
+                        self._give_up(lane, channels[lane])
+                    elif isinstance(failure, Returned | ChannelGone):
+                        self._declarer.forget(topology, messages[index].needs or topology)
+            if is_unproven and outcomes == [None]:
+                self._sizes.proven = max(self._sizes.proven, size)
             return outcomes
         finally:
-            if apart:
+            if is_unproven:
                 self._closing.start(channels[_APART].close())
 
     async def close(self) -> None:
@@ -168,19 +197,13 @@ class ConfirmedPublisher:
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
 
-    async def _prepare(
-        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, lanes: set[str]
-    ) -> dict[str, Channel]:
-        """Ensure the topology of ``messages``; the channels of ``lanes``.
-
-        May be cancelled: declarations and channels that were started complete for the next caller.
-        """
+    async def _ensure(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> None:
+        """Ensure the topology of ``messages``. May be cancelled: what was begun completes for the next caller."""
         await self._declarer.ensure(topology, mode)
         for needs in {id(message.needs): message.needs for message in messages}.values():
             if needs is not None:
                 # Delay queues belong to the gateway in every mode; without them delayed messages would never arrive.
                 await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
-        return {lane: await self._channel(lane) for lane in lanes}
 
     def _lane(self, exchange: str) -> str:
         if exchange in self._opening:
@@ -188,9 +211,6 @@ class ConfirmedPublisher:
         lane = exchange if len(self._opening) < _MAX_LANES else _OTHERS
         self._opening.setdefault(lane, SharedConnect(self._connection.broker, partial(self._open, lane)))
         return lane
-
-    def _unavailable(self) -> BrokerUnavailable:
-        return BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s")
 
     def _check_blocked(self) -> None:
         if (why := self._connection.blocked) is not None:
@@ -228,23 +248,8 @@ class ConfirmedPublisher:
                 return translate(error, broker, written=False)
         return translate(error, broker, written=True)
 
-    def _recover(
-        self,
-        error: Exception,
-        message: AddressedMessage,
-        topology: Topology,
-        lane: str,
-        channels: dict[str, Channel],
-    ) -> None:
-        """After a failure, forget topologies that must be declared again, and replace a channel without confirms."""
-        if isinstance(error, Unconfirmed):
-            self._give_up(lane, channels)
-        elif isinstance(error, Returned | ChannelGone):
-            self._declarer.forget(topology, *([message.needs] if message.needs is not None else []))
-
-    def _give_up(self, lane: str, channels: dict[str, Channel]) -> None:
+    def _give_up(self, lane: str, channel: Channel) -> None:
         """Replace a channel whose confirms are late, except while the broker blocks publishers and sends none."""
-        channel = channels[lane]
         if self._channels.get(lane) is channel and self._connection.blocked is None:
             del self._channels[lane]
             self._closing.start(channel.close())

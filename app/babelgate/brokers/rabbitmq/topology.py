@@ -14,6 +14,7 @@ from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from babelgate.errors import BrokerRejected, BrokerUnavailable
+from babelgate.runtime.background import error_seen
 from babelgate.runtime.cache import Recent
 
 Declare = Literal["active", "passive", "none"]
@@ -44,15 +45,14 @@ class Declarer:
     def __init__(
         self,
         connection: AmqpConnection,
-        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
         max_parts: int = _MAX_PARTS,
         answer_seconds: float = DECLARE_SECONDS,
     ) -> None:
-        """``locks``: by queue name, shared with the declarers of other connections of this process. ``max_parts``: the
-        most exchanges, queues and bindings that are remembered; at least one. ``answer_seconds``: see
-        DECLARE_SECONDS."""
+        """``max_parts``: the most exchanges, queues and bindings that are remembered; at least one.
+        ``answer_seconds``: see DECLARE_SECONDS."""
         self._connection = connection
-        self._locks = WeakValueDictionary() if locks is None else locks
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By queue name."""
         self._generation = 0
         self._ensured: Recent[tuple[int, Mode], Topology] = Recent(_REMEMBERED)
         self._existing: Recent[tuple[Mode, _Part], None] = Recent(max_parts)
@@ -78,7 +78,8 @@ class Declarer:
         running = self._running.get(key)
         if running is None:
             running = self._running[key] = asyncio.get_running_loop().create_task(self._ensure(topology, mode))
-            running.add_done_callback(lambda task: self._ran(key, task))
+            running.add_done_callback(lambda _: self._running.pop(key))
+            running.add_done_callback(error_seen)
         await asyncio.shield(running)
 
     def forget(self, *topologies: Topology) -> None:
@@ -88,11 +89,6 @@ class Declarer:
         for mode, part in [each for each in self._existing if _affects(each[1], queues, exchanges)]:
             del self._existing[mode, part]
         self._ensured.clear()
-
-    def _ran(self, key: tuple[int, Mode], task: asyncio.Task[None]) -> None:
-        del self._running[key]
-        if not task.cancelled():
-            task.exception()
 
     async def _ensure(self, topology: Topology, mode: Mode) -> None:
         await self._connection.open()
@@ -152,8 +148,8 @@ class Declarer:
             if refused is not None:
                 channel = await self._connection.channel()
             try:
-                # One at a time: while one connection declares a quorum queue, RabbitMQ confirms it to another before
-                # it has a leader, and then refuses the first messages.
+                # One at a time: while one channel declares a quorum queue, RabbitMQ confirms it to another before it
+                # has a leader, and then refuses the first messages.
                 async with self._locks.setdefault(queue.name, asyncio.Lock()):
                     await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._supported(arguments))
                 return channel

@@ -1,4 +1,5 @@
-"""Writes and reads the AMQP properties and headers of OJS jobs: the union of what the OJS texts define."""
+"""Writes and reads the AMQP properties and headers of OJS jobs: the union of what the OJS texts define. Makes records
+of dead letters, also of those that another program or the broker wrote."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 from pamqp.commands import Basic
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
-from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
+from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY, kept_properties, short_or_none
 from babelgate.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
-from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
+from babelgate.brokers.rabbitmq.tables import whole_number
 from babelgate.clock import milliseconds, timestamp
-from babelgate.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
+from babelgate.envelope import Limits, Poison, dead_letter_block, dead_letter_record, inspect
+from babelgate.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, dead_letter_of, members, value
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
 SCHEDULED_AT, ENQUEUED_AT = "x-ojs-scheduled-at", "x-ojs-enqueued-at"
@@ -34,6 +37,14 @@ MAX_TEXT = 2048
 
 _LAST_SECOND = 253_402_300_799
 _LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
+
+
+_BY_BROKER = {
+    "expired": "message expired",
+    "maxlen": "the queue was full",
+    "delivery_limit": "the delivery limit of the queue was reached",
+    "rejected": "rejected",
+}
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -59,12 +70,12 @@ def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.P
         headers=_headers(job, outgoing.headers, queue, now),
         delivery_mode=2,
         priority=outgoing.priority if outgoing.priority is not None or priority is None else level_of(priority),
-        correlation_id=_short(job.trace_id),
+        correlation_id=short_or_none(job.trace_id),
         # In a delay queue it would expire too early, and for a retry the time does not start again.
         expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
-        message_id=_short(job.id),
+        message_id=short_or_none(job.id),
         timestamp=datetime.fromtimestamp(min(max(job.created_at // 1000, 0), _LAST_SECOND), UTC),
-        message_type=_short(job.type),
+        message_type=short_or_none(job.type),
         app_id="ojs",
     )
 
@@ -91,11 +102,7 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
 def copied(properties: Basic.Properties, headers: Mapping[str, str] = NO_HEADERS) -> Basic.Properties:
     """The properties of a delivery without those that are specific to it. ``headers``: those of the copy; texts that
     were replaced since they were read are taken from there."""
-    made = Basic.Properties()
-    for name in ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id"):
-        setattr(made, name, getattr(properties, name))
-    made.timestamp, made.message_type, made.app_id = properties.timestamp, properties.message_type, properties.app_id
-    made.delivery_mode = 2
+    made = kept_properties(properties)
     kept = {n: value for n, value in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
     made.headers = {n: headers.get(n, value) if isinstance(value, str) else value for n, value in kept.items()}
     return made
@@ -159,6 +166,46 @@ def _expiration(ttl: float | None) -> str | None:
     return str(math.ceil(ttl * 1000))
 
 
-def _short(text: str) -> str | None:
-    """``text`` as a property; None where it is too long."""
-    return text if len(text.encode()) <= SHORT_BYTES else None
+def record_of(envelope: bytes, job: Attributes | None, native: NativeMessage, queue: str, attempts: int) -> bytes:
+    """``envelope`` as a dead-letter record, a body that is no envelope unchanged. ``job``: None where it was no job."""
+    block = None if job is None else dead_letter_of(job)
+    try:
+        if job is None and "dead_letter" in msgspec.json.decode(envelope, type=dict[str, Raw]):
+            return envelope
+        attempts = max(attempts, inspect(envelope, Limits()).attempts)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, Poison):
+        if job is None:
+            return envelope
+    return dead_letter_record(envelope, block or _block(job or {}, native, queue, attempts))
+
+
+def _block(job: Attributes, native: NativeMessage, queue: str, attempts: int) -> Mapping[str, Any]:
+    """The ``dead_letter`` block from the headers, the job and the broker's record."""
+    properties = native.properties
+    headers = properties.headers or {}
+    death = next(iter(deaths(headers)), {})
+    reason = death.get("reason")
+    failure = value(job, "error", dict[str, Any]) or {}
+    error = _first(headers.get(ERROR_MESSAGE), failure.get("message"))
+    exception = _first(headers.get(ERROR_CODE), failure.get("type"), failure.get("code"))
+    if reason in ("expired", "maxlen") or error is None:
+        error, exception = _BY_BROKER.get(str(reason), error or "dead-lettered by another program"), None
+    at = [milliseconds(value(job, name, str)) for name in ("discarded_at", "completed_at")]
+    at += [_ms(death.get("time")), _ms(properties.timestamp)]
+    return dead_letter_block(
+        "failed",
+        _first(headers.get(QUEUE), value(job, "queue", str)) or queue,
+        attempts,
+        next((ms for ms in at if ms is not None), 0),
+        error,
+        exception,
+        _first(value(members(job, "meta"), "lang", str)) or "python",
+    )
+
+
+def _first(*found: Any) -> str | None:
+    return next((text for text in found if isinstance(text, str) and text), None)
+
+
+def _ms(at: Any) -> int | None:
+    return int(at.timestamp() * 1000) if isinstance(at, datetime) else None

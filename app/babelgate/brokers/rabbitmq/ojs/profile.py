@@ -6,7 +6,7 @@ copy of a delivery is the received message with another attempt and error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from pamqp.commands import Basic
@@ -14,7 +14,6 @@ from pamqp.commands import Basic
 from babelgate.brokers.binding import DeadRecord, Delivery, LastFailure, Outgoing
 from babelgate.brokers.options import OptionMap, OptionReader
 from babelgate.brokers.rabbitmq.delays import delayed_route
-from babelgate.brokers.rabbitmq.ojs.dead_letters import record_of
 from babelgate.brokers.rabbitmq.ojs.message import (
     ATTEMPT,
     ENQUEUED_AT,
@@ -29,6 +28,7 @@ from babelgate.brokers.rabbitmq.ojs.message import (
     copied,
     given_headers,
     properties_of,
+    record_of,
 )
 from babelgate.brokers.rabbitmq.ojs.names import Names, names_of
 from babelgate.brokers.rabbitmq.plain import foreign_properties
@@ -101,16 +101,7 @@ class OjsProfile:
             (*self.dead_topology.queues, QueueDeclaration(names.job_queue, {**net, **arguments})),
             (*self.dead_topology.bindings, BindingDeclaration(names.job_exchange, names.job_queue, names.job_key)),
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both read and write the same queues: a reload of the configuration makes all profiles again."""
-        if not isinstance(other, OjsProfile):
-            return NotImplemented
-        mine = self._name, self._names, self.topology, self.dead_topology
-        return mine == (other._name, other._names, other.topology, other.dead_topology)
-
-    def __hash__(self) -> int:
-        return hash(self.queue)
+        self.identity: Hashable = name, names, self.topology, self.dead_topology
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """A new job, or a copy of a delivery: a retry or a redriven dead letter."""
