@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import httpx
 
-from babelgate.brokers.bounded import within
-from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PulsarClient
-from babelgate.brokers.pulsar.errors import translate
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.errors import BrokerUnavailable
 
 _ABSENT = 404
 _DENIED = (401, 403)
-
-Answer = TypeVar("Answer")
 
 
 class TopicCounts(NamedTuple):
@@ -42,27 +37,14 @@ class TopicLosses(NamedTuple):
 
 
 class PulsarAdmin:
-    """The admin interface at ``admin_url``. Every answer is None where there is none, or it is denied."""
+    """The admin interface at ``admin_url``. Every answer is None where there is none, or it is denied.
+
+    Callers bound the time, and translate errors.
+    """
 
     def __init__(self, client: PulsarClient) -> None:
         self._client = client
         self._http: httpx.AsyncClient | None = None
-
-    async def counts(self, topic: str) -> TopicCounts | None:
-        """The counts of ``topic``; zeros for one that does not exist. Raises BrokerUnavailable."""
-        return await self._asked(self._counts(topic))
-
-    async def losses(self, topic: str) -> TopicLosses | None:
-        """What the policies of ``topic``, its namespace and the broker make it lose. Raises BrokerUnavailable."""
-        return await self._asked(self._losses(topic))
-
-    async def _asked(self, call: Coroutine[Any, Any, Answer | None]) -> Answer | None:
-        client = self._client
-        if client.settings.admin_url is None:
-            call.close()
-            return None
-        with translating(translate, client.broker):
-            return await within(client.timeout_seconds, client.broker, call)
 
     async def close(self) -> None:
         """Disconnect; idempotent."""
@@ -70,7 +52,10 @@ class PulsarAdmin:
         if http is not None:
             await http.aclose()
 
-    async def _counts(self, topic: str) -> TopicCounts | None:
+    async def counts(self, topic: str) -> TopicCounts | None:
+        """The counts of ``topic``; zeros for one that does not exist."""
+        if self._client.settings.admin_url is None:
+            return None
         path = "persistent/" + topic.removeprefix("persistent://")
         query = "getEarliestTimeInBacklog=true&subscriptionBacklogSize=false"
         answer = await self._get(f"{path}/stats?{query}")
@@ -91,7 +76,10 @@ class PulsarAdmin:
             max(found.get("earliestMsgPublishTimeInBacklog", 0), 0),
         )
 
-    async def _losses(self, topic: str) -> TopicLosses | None:
+    async def losses(self, topic: str) -> TopicLosses | None:
+        """What the policies of ``topic``, its namespace and the broker make it lose."""
+        if self._client.settings.admin_url is None:
+            return None
         name = topic.removeprefix("persistent://")
         namespace = f"namespaces/{name.rpartition('/')[0]}"
         # As they apply: the policy of the topic, else that of its namespace, else the setting of the broker. A missing

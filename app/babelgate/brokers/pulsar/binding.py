@@ -128,7 +128,7 @@ class PulsarBinding:
         """The protocol's own."""
         with translating(translate, self.name):
             try:
-                await within(PING_SECONDS, self.name, self._ping())
+                await within(PING_SECONDS, self.name, self._receiving.ping())
             except BabelgateError:
                 self._receiving.mark_suspect()
                 raise
@@ -141,18 +141,10 @@ class PulsarBinding:
         """Of the topic and its dead letters, by the admin interface. Any limit of time is warned of, as a namespace has
         none by itself."""
         target = _queue(queue)
-
-        async def asked() -> Sequence[str]:
-            topics = target.topic, target.dead.topic
-            found = await asyncio.gather(*map(self._admin.losses, topics))
-            return [
-                text
-                for topic, each in zip(topics, found, strict=True)
-                if each is not None
-                for text in _warnings(topic, each)
-            ]
-
-        return await within(WARNINGS_SECONDS, self.name, asked())
+        topics = target.topic, target.dead.topic
+        with translating(translate, self.name):
+            found = await within(WARNINGS_SECONDS, self.name, asyncio.gather(*map(self._admin.losses, topics)))
+        return [text for topic, each in zip(topics, found, strict=True) if each for text in _warnings(topic, each)]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Each message by itself, all in flight together."""
@@ -229,8 +221,10 @@ class PulsarBinding:
         """Counts of the admin interface, where there is one. A delayed message counts as such only while a consumer
         waits, and a producer's batch counts as one message."""
         target = _queue(queue)
-        counts = await self._admin.counts(target.topic)
-        dead = await self._admin.counts(target.dead.topic)
+        topics = target.topic, target.dead.topic
+        with translating(translate, self.name):
+            asked = asyncio.gather(*map(self._admin.counts, topics))
+            counts, dead = await within(self.timeout_seconds, self.name, asked)
         if counts is None or dead is None:
             return QueueStats()
         age = max(self._clock() - counts.oldest_ms, 0) / 1000 if counts.backlog and counts.oldest_ms else None
@@ -272,7 +266,3 @@ class PulsarBinding:
 
     def _consumers(self, queue: PulsarQueue) -> ReceivingQueue:
         return ReceivingQueue(self._receiving, queue, self._publisher.publish)
-
-    async def _ping(self) -> None:
-        connection = await self._receiving.service()
-        await connection.ping()

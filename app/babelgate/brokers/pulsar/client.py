@@ -82,7 +82,9 @@ class PulsarClient:
     async def service(self) -> PulsarConnection:
         """An open connection to an address of the URL, or one to the first that answers. Raises BrokerUnavailable."""
         error: BabelgateError | None = None
-        for address in sorted((_Address(*host) for host in self.settings.hosts), key=self._is_closed):
+        for address in sorted(
+            (_Address(*host) for host in self.settings.hosts), key=lambda each: self._open(each) is None
+        ):
             try:
                 connection = await self._connected(address)
             except BrokerUnavailable as each:
@@ -93,11 +95,15 @@ class PulsarClient:
         assert error is not None
         raise error
 
+    async def ping(self) -> None:
+        """One round trip on the connection of :meth:`service`. Raises ConnectionEnded and BabelgateError."""
+        await (await self.service()).ping()
+
     def mark_suspect(self) -> None:
         """Replace the connection of :meth:`service` in the background if its peer has vanished: it gave no answer."""
         address = self._service
-        connection = self._connections.get(address)
-        if connection is None or not connection.is_open or self._replacing:
+        connection = self._open(address)
+        if connection is None or self._replacing:
             return
 
         def replace(made: PulsarConnection) -> None:
@@ -236,15 +242,14 @@ class PulsarClient:
             raise BrokerUnavailable(self.broker, "the broker that serves the topic has no address for such connections")
         return _Address(parts.hostname, parts.port)
 
-    def _is_closed(self, address: _Address) -> bool:
+    def _open(self, address: _Address) -> PulsarConnection | None:
         connection = self._connections.get(address)
-        return connection is None or not connection.is_open
+        return connection if connection is not None and connection.is_open else None
 
     async def _connected(self, address: _Address) -> PulsarConnection:
         if self._closed:
             raise BrokerUnavailable(self.broker, "the gateway disconnects")
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_open:
+        if (connection := self._open(address)) is not None:
             return connection
         connect = self._connects.get(address)
         if connect is None:
