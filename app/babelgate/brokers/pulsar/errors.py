@@ -5,10 +5,7 @@ Their codes: ServerError of https://github.com/apache/pulsar/blob/master/pulsar-
 
 from __future__ import annotations
 
-import asyncio
-
 from babelgate.brokers.errors import ErrorKind, ErrorMap
-from babelgate.brokers.pulsar.wire import MalformedFrame
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 BY_CODE: dict[int, tuple[str, ErrorKind]] = {
@@ -79,14 +76,4 @@ def _by_content(error: BaseException) -> ErrorKind | None:
     return BY_CODE.get(error.code, ("", None))[1] if isinstance(error, PulsarError) else None
 
 
-_ERRORS = ErrorMap(
-    {
-        ConnectionEnded: OutcomeUnknown,
-        MalformedFrame: OutcomeUnknown,
-        OSError: OutcomeUnknown,
-        asyncio.IncompleteReadError: OutcomeUnknown,
-        Exception: OutcomeUnknown,
-    },
-    error_reason,
-    _by_content,
-)
+_ERRORS = ErrorMap({}, error_reason, _by_content)

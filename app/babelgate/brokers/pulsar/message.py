@@ -85,16 +85,14 @@ class Encoded(Struct, frozen=True):
 
 
 class ReadMessage(Struct, frozen=True):
-    """A message as it was read. ``published_at``: Unix ms. ``version``: see Delivery.unsupported_version; ``attempts``:
-    see Delivery.declared_attempts."""
+    """A message as it was read. ``version``: see Delivery.unsupported_version; ``attempts``: see
+    Delivery.declared_attempts."""
 
     body: bytes
     headers: Mapping[str, str]
-    published_at: int
     version: str | None
     attempts: int | None
     carried: PulsarParts | None
-    properties: Mapping[str, str]
 
 
 class PulsarFields(Struct, frozen=True):
@@ -114,23 +112,19 @@ def native(message: Outgoing, now_ms: int) -> PulsarFields:
     A copy keeps the keys, the job on which consumers route it, and a schema version that consumers refuse.
     """
     carried = message.carried if isinstance(message.carried, PulsarParts) else None
-    properties: dict[str, str] = {}
-    event = 0
-    if not message.is_envelope:
-        properties = {} if carried is None else dict(carried.contract)
+    kept: Mapping[str, str] = {} if carried is None else carried.contract
+    properties, event = _contract(message.body) if message.is_envelope else ({}, 0)
+    if not properties:
+        properties = dict(kept)
     else:
-        event = _add_contract(message.body, properties)
-        if carried is not None:
-            if (job := carried.contract.get(JOB)) is not None:
-                properties[JOB] = job
-            if (version := unsupported_version(carried.contract.get(VERSION))) is not None:
-                properties[VERSION] = version
-        if not properties and carried is not None:
-            properties = dict(carried.contract)
-    due = 0
+        if JOB in kept:
+            properties[JOB] = kept[JOB]
+        if (version := unsupported_version(kept.get(VERSION))) is not None:
+            properties[VERSION] = version
     properties.pop(DELAY, None)
+    due = 0
     failure = message.failure
-    if failure is not None and failure.attempts and (failure.expired or (carried and EXPIRED in carried.contract)):
+    if failure is not None and failure.attempts and (failure.expired or EXPIRED in kept):
         properties[EXPIRED] = "1"
     if message.delay_seconds > 0:
         delay = math.ceil(message.delay_seconds * 1000)
@@ -175,20 +169,19 @@ def read_entry(metadata: FieldList, payload: bytes) -> list[ReadMessage | None]:
     What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
     """
     known = dict(metadata)
-    published = known.get(_PUBLISHED, 0)
     if _ENCRYPTED not in known and known.get(_CHUNKS, 1) <= 1:
         try:
             content = decompressed(known.get(_COMPRESSION, 0), payload, known.get(_SIZE, 0))
             if _COUNT in known:
-                return _batch(content, known[_COUNT], published)
-            return [_message(content, metadata, _ALONE, published)]
+                return _batch(content, known[_COUNT])
+            return [_message(content, metadata, _ALONE)]
         except (ValueError, MalformedFrame):
             if _COUNT in known:
                 # Nothing but the whole batch can be handed out, and acknowledged.
                 properties = [each for each in metadata if each[0] == _PROPERTY]
-                return [_message(payload, properties, _ALONE, published)] + [None] * (known[_COUNT] - 1)
+                return [_message(payload, properties, _ALONE)] + [None] * (known[_COUNT] - 1)
     fields = [each for each in metadata if each[0] != _NULL]
-    return [_message(payload, fields, _ALONE, published)]
+    return [_message(payload, fields, _ALONE)]
 
 
 def size_and_due(metadata: FieldList) -> tuple[int, int]:
@@ -211,7 +204,7 @@ def key_text(key: str, *, is_base64: bool) -> str:
     return base64.b64decode(key).decode("utf-8", "replace") if is_base64 else key
 
 
-def _batch(content: bytes, count: int, published: int) -> list[ReadMessage | None]:
+def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
     found: list[ReadMessage | None] = []
     position = 0
     for _ in range(count):
@@ -227,17 +220,16 @@ def _batch(content: bytes, count: int, published: int) -> list[ReadMessage | Non
         position += length
         if position > len(content):
             raise MalformedFrame("a batch ends in a message")
-        found.append(None if known.get(_ONE_GONE) else _message(body, fields, _IN_BATCH, published))
+        found.append(None if known.get(_ONE_GONE) else _message(body, fields, _IN_BATCH))
     return found
 
 
-def _message(body: bytes, fields: FieldList, numbers: _Numbers, published: int) -> ReadMessage:
+def _message(body: bytes, fields: FieldList, numbers: _Numbers) -> ReadMessage:
     """The message with this body, or with an empty one where ``fields`` say so."""
     known = dict(fields)
-    properties = dict(wire.pairs_of([value for number, value in fields if number == numbers.property]))
     contract: dict[str, str] = {}
     headers: dict[str, str] = {}
-    for name, value in properties.items():
+    for name, value in wire.pairs_of([value for number, value in fields if number == numbers.property]):
         (contract if name in CONTRACT else headers)[name] = value
     key, ordering, event = known.get(numbers.key), known.get(numbers.ordering), known.get(numbers.event, 0)
     carried = None
@@ -247,11 +239,9 @@ def _message(body: bytes, fields: FieldList, numbers: _Numbers, published: int) 
     return ReadMessage(
         b"" if known.get(numbers.null) else body,
         headers or NO_HEADERS,
-        published,
         unsupported_version(contract.get(VERSION)),
         _declared(contract.get(ATTEMPTS)),
         carried,
-        properties,
     )
 
 
@@ -262,11 +252,12 @@ def _declared(text: str | None) -> int | None:
     return value if value <= _MAX_ATTEMPTS else None
 
 
-def _add_contract(body: bytes, properties: dict[str, str]) -> int:
-    """Add the contract's properties of the envelope in ``body``, as far as it is one; ``created_at``, or 0."""
+def _contract(body: bytes) -> tuple[dict[str, str], int]:
+    """The contract's properties of the envelope in ``body``, as far as it is one, and its ``created_at``, or 0."""
     found = envelope_fields(body)
     if found is None:
-        return 0
+        return {}, 0
+    properties = {}
     fields, meta = found
     for name, value in ((JOB, fields.job), (TRACE, fields.trace_id), (MESSAGE_ID, meta.id)):
         if isinstance(value, str) and value:
@@ -278,7 +269,7 @@ def _add_contract(body: bytes, properties: dict[str, str]) -> int:
     attempts: Any = fields.attempts
     properties[ATTEMPTS] = str(attempts if type(attempts) is int and attempts > 0 else 0)
     created: Any = meta.created_at
-    return created if type(created) is int and 0 < created < 2**63 else 0
+    return properties, created if type(created) is int and 0 < created < 2**63 else 0
 
 
 def decompressed(kind: int, payload: bytes, size: int) -> bytes:
