@@ -108,10 +108,6 @@ def _url(number: int) -> tuple[str, str]:
     return f"{10**12 - 1}/{name}", f"https://{_text(number, 253)}:65535/{10**12 - 1}/{name}"
 
 
-def _acked(number: int) -> tuple[bytes, None]:
-    return b"%d" % (10**14 + number), None
-
-
 def _partitions(number: int) -> tuple[str, Any]:
     return _text(number, 300), (number / 7, 1_000 + number)
 
@@ -223,14 +219,12 @@ CACHES = [
     Remembered("babelgate.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
     Remembered("babelgate.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
     Remembered("babelgate.brokers.sqs.client._urls", "URLs of queues", "SQS broker", _url),
-    Remembered("babelgate.brokers.pulsar.connection.acked", "acked entries", "Pulsar connection", _acked),
     Remembered(
         "babelgate.brokers.pulsar.client._owners", "owners of topics", "Pulsar broker", lambda n: (_text(n, 300), None)
     ),
     Remembered("babelgate.brokers.pulsar.client._partitions", "partitions of topics", "Pulsar broker", _partitions),
     Remembered("babelgate.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
     Remembered("babelgate.brokers.pulsar.browse.counted", "purged messages", "purge on Pulsar", _plain),
-    Remembered("babelgate.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
     Remembered(
         "babelgate.brokers.pulsar.client.acked_for_others",
         "entries acked for others",

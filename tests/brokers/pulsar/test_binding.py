@@ -87,7 +87,8 @@ async def test_what_is_given_back_is_not_handed_out_as_well(
     assert await one.reserve(native, 1, 0.1, 30) == []
     (receiving,) = one._queues.values()
     await other.publish(native, [Outgoing(made(2))])
-    await eventually(lambda: receiving.held == 2)
+    (consumer,) = receiving._consumers.by_topic.values()
+    await eventually(lambda: len(consumer.entries) == 2)
     receiving._rest()
     (delivery,) = await one.reserve(native, 1, 60, 30)
     assert await one.ack(native, [leased.handle, delivery.handle]) == [None, None]

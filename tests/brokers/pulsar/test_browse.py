@@ -25,8 +25,6 @@ class Resending:
     """Consumers that get these entries, reserve by reserve. They hold the latest delivery of an entry; of those of
     ``soon_resent`` the first delivery is resent, by the next reserve, before it is acknowledged."""
 
-    held = 0
-
     def __init__(self, *reserves: list[int], soon_resent: Sequence[int] = ()) -> None:
         self._reserves = deque(reserves)
         self._number = 0
@@ -53,7 +51,7 @@ class Resending:
         self.acked.append(entry)
         return None
 
-    async def backlog(self) -> int:
+    async def undelivered(self) -> int:
         return 0
 
     async def close(self) -> None:

@@ -84,7 +84,7 @@ async def test_a_subscription_that_is_given_up_ends() -> None:
         port = server.sockets[0].getsockname()[1]
         client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 60)
         connection = await client.service()
-        consumer = TopicConsumer(connection, "t", 1, lambda entry: None, lambda consumer: None)
+        consumer = TopicConsumer(connection, "t", lambda entry: None, lambda consumer: None)
         opening = asyncio.create_task(consumer.open(key_shared=True))
         await late.until(lambda: wire.SUBSCRIBE in late.kinds)
         opening.cancel()
@@ -102,9 +102,9 @@ async def test_a_consumer_ends_though_the_call_that_ends_it_is_cancelled(steps: 
         port = server.sockets[0].getsockname()[1]
         client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 60)
         consumers = QueueConsumers(client, PulsarQueue("persistent://public/default/t"), lambda: None)
-        consumer = TopicConsumer(await client.service(), "t", 1, lambda entry: None, lambda consumer: None)
-        consumer.is_open = True
-        consumers.by_number[1] = consumer
+        connection = await client.service()
+        consumer = TopicConsumer(connection, "t", lambda entry: None, lambda consumer: None)
+        connection.consumers[consumer._id] = consumers.by_topic["t"] = consumer
         closing = asyncio.create_task(consumers.close())
         for _ in range(steps):
             await asyncio.sleep(0)

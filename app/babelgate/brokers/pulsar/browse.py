@@ -7,7 +7,6 @@ and ends, which gives them back uncounted.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from babelgate.brokers.binding import DeadRecord, Delivery
 from babelgate.brokers.bounded import answering, within
 from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
-from babelgate.brokers.pulsar.consumer import Entry, Handle, TopicConsumer
+from babelgate.brokers.pulsar.consumer import Handle, TopicConsumer, read_entries
 from babelgate.brokers.pulsar.errors import SUBSCRIBED, PulsarError, translate
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.queue import ReceivingQueue
@@ -30,9 +29,6 @@ from babelgate.runtime.cache import Cache
 _TAKEN = 500
 """Messages of one receive."""
 
-_READ = 1_000
-"""Permits of a reader."""
-
 _REMOVED_BYTES = 32 * 1024 * 1024
 """Of the names of removed dead letters that a process remembers, and of removed messages that a purge does: about
 100,000."""
@@ -41,7 +37,7 @@ _READING = f"{SUBSCRIPTION}-reading"
 """The subscription of the one process that reads dead letters of a topic."""
 
 _AGAIN_SECONDS = 0.02
-"""How long to wait before another process is asked again whether it has ended reading."""
+"""How long to wait before the broker is asked again whether another reader has ended."""
 
 Consumers = Callable[[PulsarQueue], ReceivingQueue]
 
@@ -81,11 +77,11 @@ class PulsarBrowser:
                 for name in await _removed(consumers, found):
                     count += name not in counted
                     counted.keep(name, None)
-            if before := await consumers.backlog():
+            if before := await consumers.undelivered():
                 delayed = await self._delayed(queue)
                 for start in range(0, len(delayed), _TAKEN):
                     await _acknowledged(consumers, delayed[start : start + _TAKEN])
-                count += max(before - await consumers.backlog(), 0) if delayed else 0
+                count += max(before - await consumers.undelivered(), 0) if delayed else 0
         return count
 
     async def read_dead(
@@ -144,32 +140,8 @@ class PulsarBrowser:
         return found
 
     async def _places(self, topic: str, now: int) -> list[EntryId]:
-        places: list[EntryId] = []
-        seen = 0
-        woken = asyncio.Event()
-
-        def arrived(entry: Entry) -> None:
-            nonlocal seen
-            seen += 1
-            reader.entries.clear()
-            if entry.due > now:
-                places.append(entry.place)
-            if reader.permits < _READ // 2:
-                reader.flow(_READ)
-            woken.set()
-
-        reader = TopicConsumer(await self._client.owner(topic), topic, 0, arrived, lambda consumer: woken.set())
-        await reader.open_reader(f"babelgate-{secrets.token_hex(8)}")
-        try:
-            reader.flow(_READ)
-            # Nothing is acknowledged, so the backlog is what there is to read.
-            total = (await reader.counts()).backlog
-            while seen < total and reader.is_open:
-                woken.clear()
-                await woken.wait()
-        finally:
-            await reader.close()
-        return places
+        entries = read_entries(await self._client.owner(topic), topic)
+        return [entry.place async for entry in entries if entry.due > now]
 
     async def _topics(self, queue: PulsarQueue) -> list[str]:
         client = self._client
@@ -182,29 +154,28 @@ class PulsarBrowser:
 
         A subscription that admits one consumer at a time is the lock. It ends with its consumer.
         """
-        client, seconds = self._client, self._others_seconds
         first, *_ = await self._topics(queue)
         turn = self._turns.setdefault(first, asyncio.Lock())
-        lock: TopicConsumer | None = None
+        broker, seconds = self._client.broker, self._others_seconds
         async with AsyncExitStack() as stack:
-            async with answering(seconds, translate, client.broker, reason="another call reads the dead letters"):
+            async with answering(seconds, translate, broker, reason="another call reads the dead letters"):
+                # The calls of a process take turns, because a broker that is asked often answers late.
                 await stack.enter_async_context(turn)
-                while lock is None:
-                    lock = await self._locked(first)
+                lock = await self._locked(first)
             stack.push_async_callback(lock.close)
             yield await stack.enter_async_context(self._browsing(queue))
 
-    async def _locked(self, topic: str) -> TopicConsumer | None:
-        """The only consumer that reads dead letters of ``topic``; None a moment after another one was found."""
-        consumer = TopicConsumer(await self._client.owner(topic), topic, 0, lambda _: None, lambda _: None)
-        try:
-            await consumer.open_reader(_READING)
-        except PulsarError as error:
-            if error.code not in SUBSCRIBED:
-                raise
+    async def _locked(self, topic: str) -> TopicConsumer:
+        """The only consumer that reads dead letters of ``topic``, as soon as the one before has ended."""
+        while True:
+            consumer = TopicConsumer(await self._client.owner(topic), topic, lambda _: None, lambda _: None)
+            try:
+                await consumer.open_reader(_READING)
+                return consumer
+            except PulsarError as error:
+                if error.code not in SUBSCRIBED:
+                    raise
             await asyncio.sleep(_AGAIN_SECONDS)
-            return None
-        return consumer
 
     @asynccontextmanager
     async def _browsing(self, queue: PulsarQueue) -> AsyncIterator[ReceivingQueue]:
@@ -222,7 +193,7 @@ async def _next_dead(consumers: ReceivingQueue, others_seconds: float) -> list[D
     until = loop.time() + others_seconds
     while True:
         found = await consumers.reserve(_TAKEN, 0)
-        if found or loop.time() >= until or await consumers.backlog() <= consumers.held:
+        if found or loop.time() >= until or await consumers.undelivered() <= 0:
             return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError
 from babelgate.brokers.pulsar.wire import FieldList, Fields, MalformedFrame
-from babelgate.runtime.cache import Cache
+from babelgate.runtime.background import BackgroundTasks
 
 PING_SECONDS = 30.0
 """The broker drops a connection that is silent for this long after its ping:
@@ -19,7 +19,6 @@ https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/#keep-alive"""
 
 _SIZE = struct.Struct(">I")
 _MAX_FRAME = 1 << 30
-_ACKED_BYTES = 32 * 1024 * 1024
 _CLIENT = "babelgate"
 
 _ASKED_FIELD = {
@@ -35,29 +34,20 @@ _ASKED_FIELD = {
 }
 """The field of a request that has its number."""
 
-_ANSWERED_FIELD = {
-    wire.SUCCESS: 1,
-    wire.ERROR: 1,
-    wire.PRODUCER_SUCCESS: 1,
-    wire.PARTITIONS_RESPONSE: 2,
-    wire.LOOKUP_RESPONSE: 4,
-    wire.CONSUMER_STATS_RESPONSE: 1,
-    wire.LAST_MESSAGE_ID_RESPONSE: 2,
-    wire.TOPICS_RESPONSE: 1,
-    wire.ACK_RESPONSE: 6,
+_ANSWER_FIELDS = {
+    wire.SUCCESS: (1, 0, 0),
+    wire.ERROR: (1, 2, 3),
+    wire.PRODUCER_SUCCESS: (1, 0, 0),
+    wire.PARTITIONS_RESPONSE: (2, 4, 5),
+    wire.LOOKUP_RESPONSE: (4, 6, 7),
+    wire.CONSUMER_STATS_RESPONSE: (1, 2, 3),
+    wire.LAST_MESSAGE_ID_RESPONSE: (2, 0, 0),
+    wire.TOPICS_RESPONSE: (1, 0, 0),
+    wire.ACK_RESPONSE: (6, 4, 5),
 }
-"""The field of an answer that names its request."""
+"""The fields of an answer with the number of its request, an error's code, and its text; 0 where it has no error."""
 
 _TOPICS_FIELD = 2
-
-_ERROR_FIELDS = {
-    wire.ERROR: (2, 3),
-    wire.PARTITIONS_RESPONSE: (4, 5),
-    wire.LOOKUP_RESPONSE: (6, 7),
-    wire.CONSUMER_STATS_RESPONSE: (2, 3),
-    wire.ACK_RESPONSE: (4, 5),
-}
-"""The fields of an answer with an error's code and its text."""
 
 Credentials = Callable[[], Awaitable[tuple[str, bytes]]]
 """The name of a method of authentication, and its data; ("", b"") for none."""
@@ -69,8 +59,8 @@ class Endpoint(Protocol):
     def received(self, kind: int, fields: FieldList, rest: bytes) -> None:
         """A command for it, with the bytes behind the command."""
 
-    def lost(self) -> None:
-        """The connection has ended, or the broker has closed the endpoint. Called once."""
+    def lost(self, error: ConnectionEnded) -> None:
+        """The connection has ended, or the broker has closed the endpoint. Called once, with the reason."""
 
 
 class PulsarConnection(asyncio.Protocol):
@@ -91,20 +81,18 @@ class PulsarConnection(asyncio.Protocol):
         """Who has the commands for a producer, or a consumer, by its number; later ones are dropped."""
         self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._pongs: list[asyncio.Future[None]] = []
-        self._refreshing: set[asyncio.Task[None]] = set()
-        self.acked: Cache[bytes, None] = Cache(_ACKED_BYTES)
-        """The numbers, in digits, of the last entries that its consumers held and that are acknowledged."""
+        self._refreshing: BackgroundTasks[None] = BackgroundTasks()
         self.heard = 0
         """How often bytes have arrived."""
         self._heard_before = -1
         self._timer: asyncio.TimerHandle | None = None
-        self._ended = asyncio.get_running_loop().create_future()
+        self._ended = False
         self._gone = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
-        return self._transport is not None and not self._ended.done()
+        return self._transport is not None and not self._ended
 
     async def open(self, proxied: str | None) -> None:
         """Introduce this client. ``proxied``: the broker to which a Pulsar proxy leads. Raises the broker's errors."""
@@ -125,7 +113,7 @@ class PulsarConnection(asyncio.Protocol):
 
     def write(self, frame: bytes) -> None:
         """Send frames. Raises ConnectionEnded."""
-        if self._transport is None or self._ended.done():
+        if self._transport is None or self._ended:
             raise ConnectionEnded("the connection was closed")
         self._transport.write(frame)
 
@@ -206,11 +194,11 @@ class PulsarConnection(asyncio.Protocol):
             endpoints = self.consumers if kind == wire.MESSAGE else self.producers
             if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
                 endpoint.received(kind, given, frame[behind:])
-        elif kind in _ANSWERED_FIELD:
-            fields = wire.read(body)
+        elif kind in _ANSWER_FIELDS:
+            given = wire.fields_of(body)
+            fields = dict(given)
             if kind == wire.TOPICS_RESPONSE:
-                names = [value for number, value in wire.fields_of(body) if number == _TOPICS_FIELD]
-                fields = {**fields, wire.REPEATED: names}
+                fields[wire.REPEATED] = [value for number, value in given if number == _TOPICS_FIELD]
             self._answer(kind, fields)
         elif kind == wire.PING:
             self.write(wire.command(wire.PONG, b""))
@@ -223,20 +211,18 @@ class PulsarConnection(asyncio.Protocol):
             if not self._connected.done():
                 self._connected.set_result(wire.read(body))
         elif kind == wire.AUTH_CHALLENGE:
-            task = asyncio.get_running_loop().create_task(self._refresh())
-            self._refreshing.add(task)
-            task.add_done_callback(self._refreshing.discard)
+            self._refreshing.start(self._refresh())
         elif kind in (wire.CLOSE_PRODUCER, wire.CLOSE_CONSUMER):
             endpoints = self.producers if kind == wire.CLOSE_PRODUCER else self.consumers
             if (endpoint := endpoints.pop(wire.read(body).get(1, 0), None)) is not None:
-                endpoint.lost()
+                endpoint.lost(ConnectionEnded("the broker has closed it"))
 
     def _answer(self, kind: int, fields: Fields) -> None:
-        code, message = _ERROR_FIELDS.get(kind, (0, 0))
+        request, code, message = _ANSWER_FIELDS[kind]
         error = None
         if code and code in fields:
             error = PulsarError(fields[code], fields.get(message, b"").decode("utf-8", "replace"))
-        answer = self._requests.get(fields.get(_ANSWERED_FIELD[kind], -1))
+        answer = self._requests.get(fields.get(request, -1))
         if answer is None and error is not None and not self._connected.done():
             # An error before CONNECTED answers CONNECT.
             answer = self._connected
@@ -259,7 +245,7 @@ class PulsarConnection(asyncio.Protocol):
 
     def _check(self) -> None:
         """End a connection on which the broker is silent; ask it for a sign of life."""
-        if self._ended.done():
+        if self._ended:
             return
         if self.heard == self._heard_before:
             self.drop(f"the broker was silent for {PING_SECONDS:g} s")
@@ -269,9 +255,9 @@ class PulsarConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
 
     def _end(self, error: ConnectionEnded) -> None:
-        if self._ended.done():
+        if self._ended:
             return
-        self._ended.set_result(None)
+        self._ended = True
         if self._timer is not None:
             self._timer.cancel()
         waiting: list[asyncio.Future[Any]] = [self._connected, *self._pongs, *self._requests.values()]
@@ -283,6 +269,5 @@ class PulsarConnection(asyncio.Protocol):
         endpoints = [*self.producers.values(), *self.consumers.values()]
         self.producers.clear()
         self.consumers.clear()
-        self.acked.clear()
         for endpoint in endpoints:
-            endpoint.lost()
+            endpoint.lost(error)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,10 +24,14 @@ _BEGINNING = EntryId(-1, -1)
 _EARLIEST = 1
 _INDIVIDUAL = 0
 
+_READ = 1_000
+"""Permits of a reader."""
+
 _numbers = itertools.count(1)
 _throttled = LogThrottle(get_logger(__name__))
 
-_HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-(\d{1,15})-(\d{1,15})", re.ASCII)
+_HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-\d{1,15}-(\d{1,15})", re.ASCII)
+"""Behind ``process`` earlier versions have a number, which is 0 now."""
 
 
 class Extent(NamedTuple):
@@ -46,22 +52,9 @@ class Counts(NamedTuple):
 
 class Entry:
     """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
-    many messages it has for the broker; ``due``: in Unix ms. It is a batch if ``is_batch``. ``number``: an entry that
-    comes again has another one."""
+    many messages it has for the broker; ``due``: in Unix ms. ``number``: an entry that comes again has another one."""
 
-    __slots__ = (
-        "_metadata",
-        "_payload",
-        "_read",
-        "consumer",
-        "due",
-        "is_batch",
-        "left",
-        "number",
-        "place",
-        "redeliveries",
-        "size",
-    )
+    __slots__ = ("_metadata", "_payload", "_read", "consumer", "due", "left", "number", "place", "redeliveries", "size")
 
     def __init__(
         self,
@@ -77,12 +70,16 @@ class Entry:
         self.number = next(_numbers)
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
-        self.is_batch = self.size > 1
         positions = range(max(self.size, 1))
         self.left = {each for each in positions if unacked is None or unacked >> each & 1}
         self._metadata = metadata
         self._payload = payload
         self._read: list[ReadMessage | None] | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether a producer's batch is acknowledged with it."""
+        return self.size > 1
 
     @property
     def bytes(self) -> int:
@@ -108,20 +105,22 @@ class TopicConsumer:
         self,
         connection: PulsarConnection,
         topic: str,
-        number: int,
         arrived: Callable[[Entry], None],
         ended: Callable[[TopicConsumer], None],
     ) -> None:
         self.connection = connection
         self.topic = topic
-        self.number = number
         self.permits = 0
         self.entries: dict[EntryId, Entry] = {}
-        self.is_open = False
         self._id = connection.number()
         self._is_reader = False
         self._arrived = arrived
         self._ended = ended
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it gets messages."""
+        return self.connection.consumers.get(self._id) is self
 
     async def open(self, *, key_shared: bool) -> None:
         """Subscribe; the topic and the subscription are created where the broker may. It gets no permits.
@@ -152,7 +151,8 @@ class TopicConsumer:
                 self.connection.write(wire.command(wire.CLOSE_CONSUMER, body))
             self.connection.consumers.pop(self._id, None)
             raise
-        self.is_open = self.connection.is_open
+        if not self.is_open:
+            raise ConnectionEnded("the broker has closed the consumer")
 
     def flow(self, count: int) -> None:
         """Let the broker send ``count`` more messages. Raises ConnectionEnded."""
@@ -187,14 +187,9 @@ class TopicConsumer:
         return body + b"".join(wire.entry_id(3, place) for place in places)
 
     def settled(self, place: EntryId) -> None:
-        """Note that an entry is acknowledged."""
-        entry = self.entries.pop(place)
-        entry.left.clear()
-        self.connection.acked.keep(b"%d" % entry.number, None)
-
-    def has_acked(self, number: int) -> bool:
-        """Whether the entry with this number was acknowledged, as far as that is remembered."""
-        return b"%d" % number in self.connection.acked
+        """Note that an entry is acknowledged, if this consumer has it."""
+        if (entry := self.entries.pop(place, None)) is not None:
+            entry.left.clear()
 
     def redeliver(self, place: EntryId) -> None:
         """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""
@@ -205,14 +200,11 @@ class TopicConsumer:
         """End it; what it holds is delivered again, uncounted. Waits for the broker's answer; raises nothing."""
         if not self.is_open:
             return
-        self.is_open = False
         self.entries.clear()
         self.connection.consumers.pop(self._id, None)
-        try:
+        # With its connection, the consumer has ended, too.
+        with suppress(Exception):
             await self.connection.request(wire.CLOSE_CONSUMER, wire.number(1, self._id))
-        except Exception:
-            # With its connection, the consumer has ended, too.
-            return
 
     def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
         """Take an entry. One with a wrong checksum is asked for again, because the fault may be on the way. If it has
@@ -237,10 +229,34 @@ class TopicConsumer:
         self.entries[place] = entry
         self._arrived(entry)
 
-    def lost(self) -> None:
-        self.is_open = False
+    def lost(self, error: ConnectionEnded) -> None:
         self.entries.clear()
         self._ended(self)
+
+
+async def read_entries(
+    connection: PulsarConnection, topic: str, first: EntryId = _BEGINNING, most: int | None = None
+) -> AsyncIterator[Entry]:
+    """The entries of ``topic`` from ``first`` on, at most ``most``; None: all that it has now. What is delayed, held or
+    acknowledged is among them, and nothing is taken. Raises PulsarError and ConnectionEnded."""
+    arrived: asyncio.Queue[Entry | None] = asyncio.Queue()
+    reader = TopicConsumer(connection, topic, arrived.put_nowait, lambda reader: arrived.put_nowait(None))
+    await reader.open_reader(f"babelgate-{secrets.token_hex(8)}", first)
+    permits = most or _READ
+    try:
+        # Nothing is acknowledged, so the backlog is what there is to read.
+        left = most or (await reader.counts()).backlog
+        while left > 0:
+            if reader.permits <= permits // 2:
+                reader.flow(permits)
+            entry = await arrived.get()
+            if entry is None:
+                raise ConnectionEnded("the broker has closed the reader")
+            reader.entries.clear()
+            left -= 1
+            yield entry
+    finally:
+        await reader.close()
 
 
 class Taken(NamedTuple):
@@ -257,13 +273,12 @@ class Taken(NamedTuple):
 
 class Handle(NamedTuple):
     """A delivery. ``position`` in a producer's batch; None for a message that stands alone. ``partition``: None of a
-    topic without. ``process`` and ``consumer`` name the consumer that received it."""
+    topic without. ``process`` names the consumers among which one received it."""
 
     place: EntryId
     position: int | None
     partition: int | None
     process: str
-    consumer: int
     number: int
 
     @classmethod
@@ -272,13 +287,12 @@ class Handle(NamedTuple):
         found = _HANDLE.fullmatch(text)
         if found is None:
             return None
-        ledger, entry, position, partition, process, consumer, number = found.groups()
+        ledger, entry, position, partition, process, number = found.groups()
         place = EntryId(int(ledger), int(entry))
         return cls(
             place,
             int(position) if position else None,
             int(partition) if partition else None,
             process,
-            int(consumer),
             int(number),
         )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from babelgate.brokers.bounded import signalled
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
-from babelgate.brokers.pulsar.consumer import Counts, Entry, Handle, Taken, TopicConsumer
+from babelgate.brokers.pulsar.consumer import Entry, Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.url import PulsarQueue
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.errors import BrokerUnavailable
@@ -22,10 +21,10 @@ broker read its messages again, and it sends all that it has read, even if ackno
 
 
 class QueueConsumers:
-    """Consumers of one queue: a listener for each of its topics, which gets permits, and those that hold deliveries
-    from before. Their handles are those of no other consumers.
+    """Open consumers of one queue: one for each of its topics, which gets permits, and ``former`` ones that hold
+    deliveries. Their handles are those of no other consumers.
 
-    ``ready``: messages that have arrived and are not handed out. ``waiting``: how many callers wait for one.
+    ``ready``: messages that have arrived and are not handed out. ``waiting``: how many calls wait for one.
     ``latest``: by topic, the entry that has arrived last. ``changed`` is called when a message arrives.
     """
 
@@ -33,95 +32,109 @@ class QueueConsumers:
         self.client = client
         self.queue = queue
         self.process = secrets.token_hex(8)
-        self.listeners: dict[str, TopicConsumer] = {}
-        self.by_number: dict[int, TopicConsumer] = {}
+        self.by_topic: dict[str, TopicConsumer] = {}
+        self.former: list[TopicConsumer] = []
         self.ready: deque[Taken] = deque()
         self.latest: dict[str, EntryId] = {}
         self.waiting = 0
         self.closed = False
         self._changed = changed
-        self._numbers = itertools.count(1)
         self._woken = asyncio.Event()
-        self._listening = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._acked_for_others = client.acked_for_others
 
     async def listen(self) -> None:
         """Have a consumer of each topic of the queue, or of the one that is to be read."""
         alone = self.queue.partition
         topics = [alone] if alone is not None else await self.client.partitions(self.queue.topic, create=True)
-        if all((found := self.listeners.get(topic)) is not None and found.is_open for topic in topics):
-            return
-        async with self._listening:
-            await asyncio.gather(*(self.listener(topic) for topic in topics))
+        if not all(topic in self.by_topic for topic in topics):
+            await self.open(topics)
 
-    async def listener(self, topic: str) -> TopicConsumer:
-        """The listener of ``topic``. Raises PulsarError, ConnectionEnded and BabelgateError."""
-        found = self.listeners.get(topic)
-        if found is not None and found.is_open:
+    async def open(self, topics: Sequence[str]) -> list[TopicConsumer]:
+        """The consumers of ``topics``, made where there are none. Raises PulsarError, ConnectionEnded and
+        BabelgateError."""
+        made = []
+        async with self._opening:
+            # No consumer is being made any more when the first error is raised.
+            for each in await asyncio.gather(*map(self._open, topics), return_exceptions=True):
+                if isinstance(each, BaseException):
+                    raise each
+                made.append(each)
+        return made
+
+    async def _open(self, topic: str) -> TopicConsumer:
+        if (found := self.by_topic.get(topic)) is not None:
             return found
         if self.closed:
             raise BrokerUnavailable(self.client.broker, "the gateway disconnects")
-        connection = await self.client.owner(topic)
-        consumer = TopicConsumer(connection, topic, next(self._numbers), self._arrived, self._ended)
+        consumer = TopicConsumer(await self.client.owner(topic), topic, self._arrived, self._ended)
         try:
             await consumer.open(key_shared=self.queue.key_shared)
         except BaseException:
             self.client.forget(topic)
             raise
-        self.by_number[consumer.number] = self.listeners[topic] = consumer
+        self.by_topic[topic] = consumer
         return consumer
 
-    async def ask_again(self, listener: TopicConsumer) -> None:
-        """Have the broker look for messages of a topic at once, which it does when it gets a permit. Another listener
-        replaces ``listener``, with whose permits it ends; one that holds deliveries stays with its permits.
+    async def ask_again(self, consumer: TopicConsumer) -> None:
+        """Have the broker look for messages of a topic at once, which it does when it gets a permit. Another consumer
+        replaces ``consumer``, with whose permits it ends; one that holds deliveries stays with its permits.
 
         Raises PulsarError, ConnectionEnded and BabelgateError.
         """
-        topic = listener.topic
         if self.queue.key_shared:
-            # A change of the consumers would give keys to others. One permit more than waits is as many as may be lost.
-            if listener.permits <= self.waiting:
-                listener.flow(1)
+            # A change of the consumers would give keys to others. One permit more than needed is what may be lost.
+            if consumer.permits <= 1:
+                consumer.flow(1)
             return
-        if self.listeners.get(topic) is listener:
-            if listener.entries:
-                del self.listeners[topic]
-            else:
-                self.forget(listener)
-                await listener.close()
-        made = await self.listener(topic)
-        if made.permits < self.waiting:
-            made.flow(self.waiting - made.permits)
+        self.forget(consumer)
+        if consumer.entries:
+            self.former.append(consumer)
+        else:
+            await consumer.close()
+        (made,) = await self.open([consumer.topic])
+        if made.permits < 1:
+            made.flow(1)
 
-    async def counts(self) -> list[tuple[TopicConsumer, Counts]]:
-        """What the broker says of each listener. Raises PulsarError and ConnectionEnded."""
-        listeners = [listener for listener in self.listeners.values() if listener.is_open]
-        if len(listeners) == 1:
-            return [(listeners[0], await listeners[0].counts())]
-        return list(zip(listeners, await asyncio.gather(*(listener.counts() for listener in listeners)), strict=True))
+    async def undelivered(self) -> list[tuple[TopicConsumer, int]]:
+        """How many entries of the backlog of each topic are not held here, as the broker says. What it had sent before
+        has arrived then. Raises PulsarError, ConnectionEnded and BabelgateError."""
+        await self.listen()
+        consumers = list(self.by_topic.values())
+        if len(consumers) == 1:
+            counts = [await consumers[0].counts()]
+        else:
+            counts = await asyncio.gather(*(each.counts() for each in consumers))
+        return [(each, found.backlog - self._held(each.topic)) for each, found in zip(consumers, counts, strict=True)]
 
-    def held(self, topic: str) -> int:
-        """How many entries of ``topic`` this process holds."""
-        return sum(len(consumer.entries) for consumer in self.by_number.values() if consumer.topic == topic)
+    def _held(self, topic: str) -> int:
+        return sum(len(each.entries) for each in self.all() if each.topic == topic)
+
+    def all(self) -> list[TopicConsumer]:
+        """The consumers that are open."""
+        return [*self.by_topic.values(), *self.former]
 
     def topic(self, handle: Handle) -> str:
         """The topic of a delivery, a partition where there are some."""
         topic = self.queue.topic
         return topic if handle.partition is None else f"{topic}{PARTITION}{handle.partition}"
 
-    def entry(self, handle: Handle | None) -> Entry | None:
-        """The entry of ``handle``, where a consumer here has it."""
-        if handle is None or handle.process != self.process:
-            return None
-        consumer = self.by_number.get(handle.consumer)
-        entry = None if consumer is None else consumer.entries.get(handle.place)
-        return entry if entry is not None and entry.number == handle.number else None
+    def entry(self, topic: str, place: EntryId) -> Entry | None:
+        """The entry at ``place``, where a consumer here holds it."""
+        for consumer in (self.by_topic.get(topic), *self.former):
+            if consumer is not None and consumer.topic == topic and place in consumer.entries:
+                return consumer.entries[place]
+        return None
 
     def found(self, handle: Handle | None) -> Taken | None:
         """The message of ``handle``, where a consumer here holds it."""
-        entry = self.entry(handle)
-        taken = None if entry is None or handle is None else Taken(entry, handle.position or 0)
-        return taken if taken is not None and taken.is_held else None
+        if handle is None or handle.process != self.process:
+            return None
+        entry = self.entry(self.topic(handle), handle.place)
+        if entry is None or entry.number != handle.number:
+            return None
+        taken = Taken(entry, handle.position or 0)
+        return taken if taken.is_held else None
 
     def pop(self, taken: list[Taken], limit: int) -> None:
         """Move messages that are ready to ``taken``, which then has at most ``limit``."""
@@ -136,28 +149,19 @@ class QueueConsumers:
             self._woken.clear()
             await signalled(self._woken, until - asyncio.get_running_loop().time())
 
-    def wake(self) -> None:
-        """End the waits."""
-        self._woken.set()
-
-    def _ended(self, consumer: TopicConsumer) -> None:
-        self.forget(consumer)
-        self.client.forget(consumer.topic)
-        self.wake()
-
     def forget(self, consumer: TopicConsumer) -> None:
-        """Give ``consumer`` neither permits nor calls any more."""
-        self.by_number.pop(consumer.number, None)
-        if self.listeners.get(consumer.topic) is consumer:
-            del self.listeners[consumer.topic]
+        """Give ``consumer``, which ends, neither permits nor calls any more."""
+        if self.by_topic.get(consumer.topic) is consumer:
+            del self.by_topic[consumer.topic]
+        elif consumer in self.former:
+            self.former.remove(consumer)
 
     async def close(self) -> None:
         """End all consumers: what they hold is delivered again, uncounted. Waits end."""
         self.closed = True
-        self.wake()
+        self._woken.set()
         self.ready.clear()
-        consumers, self.by_number = list(self.by_number.values()), {}
-        self.listeners.clear()
+        consumers, self.by_topic, self.former = self.all(), {}, []
         # A caller that is cancelled now would leave consumers, with the messages that they hold, at the broker.
         await asyncio.shield(asyncio.gather(*(consumer.close() for consumer in consumers)))
 
@@ -167,16 +171,20 @@ class QueueConsumers:
 
     def acknowledged(self, topic: str, place: EntryId, *, done: bool) -> None:
         """Drop what has arrived of the entry meanwhile; hand it out if it was not ``done``."""
-        if done and (topic, place) in self._acked_for_others:
+        entry = self.entry(topic, place)
+        if done:
             self._acked_for_others.keep((topic, place), asyncio.get_running_loop().time() + _CROSSING_SECONDS)
-        else:
+            if entry is not None:
+                entry.consumer.settled(place)
+        elif (topic, place) in self._acked_for_others:
             self._acked_for_others.forget((topic, place))
-        for consumer in self.by_number.values():
-            if consumer.topic == topic and (entry := consumer.entries.get(place)) is not None:
-                if done:
-                    consumer.settled(place)
-                else:
-                    self._arrived(entry)
+            if entry is not None:
+                self._arrived(entry)
+
+    def _ended(self, consumer: TopicConsumer) -> None:
+        self.forget(consumer)
+        self.client.forget(consumer.topic)
+        self._woken.set()
 
     def _arrived(self, entry: Entry) -> None:
         consumer = entry.consumer
@@ -187,5 +195,5 @@ class QueueConsumers:
                 consumer.acked_before(entry.place)
             return
         self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
-        self.wake()
+        self._woken.set()
         self._changed()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 
 from babelgate.brokers.batching import Batch
 from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.bounded import answering
 from babelgate.brokers.connect import SharedConnect
 from babelgate.brokers.errors import too_large
 from babelgate.brokers.pulsar import wire
@@ -17,9 +19,9 @@ from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
 from babelgate.brokers.pulsar.message import Encoded, encode, metadata_of, partition_of
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerRejected, OutcomeUnknown
 from babelgate.runtime import turns
-from babelgate.runtime.cache import Cache, Recent
+from babelgate.runtime.cache import Recent
 
 SUBSCRIPTION = "babelqueue"
 """The subscription of the SDKs of BabelQueue."""
@@ -29,9 +31,6 @@ _FRAME_BYTES = 64
 
 _MAX_PRODUCERS = 10_000
 """Topics whose producers stay open; beyond that the one that was used least recently ends."""
-
-_TURNS_BYTES = 4 * 1024 * 1024
-
 
 _Window = Batch[Outcome | BaseException]
 
@@ -45,12 +44,16 @@ class TopicProducer:
     def __init__(self, connection: PulsarConnection, topic: str) -> None:
         self.connection = connection
         self.topic = topic
-        self.is_open = False
         self._number = connection.number()
         self._name = b""
         self._sequences = itertools.count()
         self._pending: dict[int, tuple[_Window, int]] = {}
         self._is_retired = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can send."""
+        return self.connection.producers.get(self._number) is self
 
     async def open(self) -> None:
         """Create the topic and the subscription of the SDKs, where they are missing and the broker may create them.
@@ -67,7 +70,6 @@ class TopicProducer:
             self._close()
             raise
         self._name = wire.data(1, answer.get(2, b""))
-        self.is_open = connection.is_open
 
     def retire(self) -> None:
         """End it as soon as the broker has answered all that it has sent."""
@@ -76,7 +78,6 @@ class TopicProducer:
             self._close()
 
     def _close(self) -> None:
-        self.is_open = False
         self.connection.producers.pop(self._number, None)
         with suppress(ConnectionEnded):
             body = wire.number(1, self._number) + wire.number(2, self.connection.number())
@@ -88,17 +89,12 @@ class TopicProducer:
             # The broker would close the connection, which others use.
             raise ConnectionEnded("the producer was closed")
         frames = []
-        pending = self._pending
         for position, encoded in zip(positions, several, strict=True):
             sequence = next(self._sequences)
             metadata = metadata_of(self._name, sequence, encoded)
-            pending[sequence] = window, position
+            self._pending[sequence] = window, position
             frames.append(wire.send(self._number, sequence, metadata, encoded.payload))
-        try:
-            self.connection.write(b"".join(frames))
-        except ConnectionEnded:
-            self._pending.clear()
-            raise
+        self.connection.write(b"".join(frames))
 
     def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
         known = dict(fields)
@@ -113,11 +109,10 @@ class TopicProducer:
         if self._is_retired and not self._pending:
             self._close()
 
-    def lost(self) -> None:
-        self.is_open = False
+    def lost(self, error: ConnectionEnded) -> None:
         pending, self._pending = self._pending, {}
         for window, position in pending.values():
-            window.settle(position, ConnectionEnded("the producer was closed before the broker had confirmed"))
+            window.settle(position, error)
 
 
 class PulsarPublisher:
@@ -128,22 +123,17 @@ class PulsarPublisher:
         self._clock = clock
         self._producers: Recent[str, TopicProducer] = Recent(max_producers, end=TopicProducer.retire)
         self._opening: dict[str, SharedConnect[TopicProducer]] = {}
-        self._turns: Cache[str, int] = Cache(_TURNS_BYTES)
 
     async def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Outcome]:
         """One outcome per message, in order. Raises BrokerUnavailable where nothing was written."""
         client = self._client
-        loop = asyncio.get_running_loop()
-        until = loop.time() + client.timeout_seconds
+        until = asyncio.get_running_loop().time() + client.timeout_seconds
         now = self._clock()
         encoded = await turns.mapped(lambda message: encode(message, now), messages, size=_size)
         window = _Window(len(messages), _UNCONFIRMED)
-        try:
-            async with asyncio.timeout_at(until):
-                shares = await self._shares(topic, encoded)
-        except TimeoutError:
-            raise BrokerUnavailable(client.broker, f"no producer within {client.timeout_seconds:g} s") from None
-        written: list[TopicProducer] = []
+        late = f"no producer within {client.timeout_seconds:g} s"
+        async with answering(client.timeout_seconds, translate, client.broker, reason=late):
+            shares = await self._shares(topic, encoded)
         for producer, positions in shares:
             limit = producer.connection.max_message_bytes
             fitting = []
@@ -153,24 +143,16 @@ class PulsarPublisher:
                     window.settle(position, too_large(messages[position], size - limit, client.broker))
                 else:
                     fitting.append(position)
-            if not fitting:
-                continue
             try:
                 producer.send(window, fitting, [encoded[position] for position in fitting])
-                written.append(producer)
             except ConnectionEnded as error:
                 unavailable = translate(error, client.broker, written=False)
                 for position in fitting:
                     window.settle(position, unavailable)
         if not await window.wait(until):
-            unknown = OutcomeUnknown(client.broker, f"no answer within {client.timeout_seconds:g} s")
-            for producer in written:
-                # What the broker confirms later was not published for anybody, so its connection is not used again.
+            # What the broker confirms later was not published for anybody, so its connections are not used again.
+            for producer, _ in shares:
                 producer.connection.drop(f"no answer to a publish within {client.timeout_seconds:g} s")
-            return [
-                unknown if each is window.pending or isinstance(each, ConnectionEnded) else self._outcome(each)
-                for each in window.results
-            ]
         return [self._outcome(each) for each in window.results]
 
     async def close(self) -> None:
@@ -183,15 +165,14 @@ class PulsarPublisher:
         return translate(outcome, self._client.broker, written=True).without_frames()
 
     async def _shares(self, topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
-        """The producers, and the positions of the messages of each: by key, else one partition for the call."""
+        """The producers, and the positions of the messages of each: by key, else any one partition for the call."""
         topics = await self._client.partitions(topic, create=True)
         if len(topics) == 1:
             return [(await self._producer(topics[0]), list(range(len(encoded))))]
-        turn = ((self._turns.get(topic) or 0) + 1) % len(topics)
-        self._turns.keep(topic, turn)
+        anywhere = random.randrange(len(topics))
         positions: dict[int, list[int]] = {}
         for position, each in enumerate(encoded):
-            partition = turn if each.key is None else partition_of(each.key, len(topics))
+            partition = anywhere if each.key is None else partition_of(each.key, len(topics))
             positions.setdefault(partition, []).append(position)
         return [(await self._producer(topics[partition]), those) for partition, those in positions.items()]
 

@@ -53,7 +53,7 @@ class ReceivingQueue:
     @property
     def is_idle(self) -> bool:
         """Whether it has no consumers and no waiting receive."""
-        return not self._consumers.by_number and not self._consumers.waiting
+        return not self._consumers.all() and not self._consumers.waiting
 
     async def reserve(self, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.pulsar.receive.PermitReceiver.reserve`."""
@@ -69,43 +69,43 @@ class ReceivingQueue:
     async def ack(self, texts: Sequence[str]) -> list[Outcome]:
         """Acknowledge, also deliveries of other processes: one outcome each. A message of a batch is acknowledged with
         the last one of the batch."""
+        consumers = self._consumers
         outcomes: list[Outcome] = [None] * len(texts)
-        by_topic: dict[str, dict[EntryId, list[tuple[int, Handle]]]] = {}
+        by_topic: dict[str, dict[EntryId, list[tuple[int, Taken | None]]]] = {}
         for index, handle in enumerate(map(Handle.read, texts)):
-            if handle is None or not self._may_ack(handle):
+            taken = consumers.found(handle)
+            if handle is None or not (taken or self._is_of_another(handle)):
                 outcomes[index] = LeaseLost()
                 continue
-            taken = self._consumers.found(handle)
-            if taken is not None:
+            topic = consumers.topic(handle)
+            if taken is None:
+                consumers.acknowledging(topic, handle.place)
+            else:
                 taken.entry.left.discard(taken.position)
                 if taken.entry.left:
                     continue
-            topic = self._consumers.topic(handle)
-            by_topic.setdefault(topic, {}).setdefault(handle.place, []).append((index, handle))
-            if handle.process != self._consumers.process:
-                self._consumers.acknowledging(topic, handle.place)
+            by_topic.setdefault(topic, {}).setdefault(handle.place, []).append((index, taken))
         try:
             answers = await asyncio.gather(*(self._acked(topic, list(places)) for topic, places in by_topic.items()))
         finally:
             self._rest_later()
         for (topic, places), error in zip(by_topic.items(), answers, strict=True):
             for place, several in places.items():
-                for index, handle in several:
+                for index, taken in several:
                     outcomes[index] = error
-                    self._settle(handle, done=error is None)
-                if any(handle.process != self._consumers.process for _, handle in several):
-                    self._consumers.acknowledged(topic, place, done=error is None)
+                    if taken is None:
+                        consumers.acknowledged(topic, place, done=error is None)
+                    elif error is None:
+                        taken.entry.consumer.settled(place)
+                    else:
+                        taken.entry.left.add(taken.position)
         return outcomes
 
     async def give_back(self, texts: Sequence[str]) -> list[Outcome]:
         """Make the messages available at once, uncounted: one outcome each."""
         outcomes: list[Outcome] = [LeaseLost()] * len(texts)
-        by_consumer: dict[TopicConsumer, dict[int, Taken]] = {}
-        for index, text in enumerate(texts):
-            if (taken := self._consumers.found(Handle.read(text))) is not None:
-                by_consumer.setdefault(taken.entry.consumer, {})[index] = taken
         try:
-            for consumer, found in by_consumer.items():
+            for consumer, found in self._by_consumer(texts).items():
                 for index, outcome in zip(found, await self._returned(consumer, list(found.values())), strict=True):
                     outcomes[index] = outcome
         finally:
@@ -119,34 +119,24 @@ class ReceivingQueue:
         a consumer holds. Where the count is not that of this process, each delivery is given back by itself, which the
         broker does, counted, only if it is not acknowledged.
         """
-        found = [self._consumers.found(Handle.read(text)) for text in texts]
-        outcomes: list[Outcome] = [LeaseLost() if each is None else None for each in found]
-        for consumer in {each.entry.consumer for each in found if each is not None}:
-            mine = [(index, each.entry) for index, each in enumerate(found) if each and each.entry.consumer is consumer]
+        outcomes: list[Outcome] = [LeaseLost()] * len(texts)
+        for consumer, found in self._by_consumer(texts).items():
             try:
                 counts = await self._bounded(consumer.counts())
-                if acked or counts.unacked >= sum(entry.size for entry in consumer.entries.values()):
-                    continue
-                for index, entry in mine:
-                    if not entry.is_batch:
+                are_all_held = counts.unacked >= sum(entry.size for entry in consumer.entries.values())
+                for index, (entry, _) in found.items():
+                    if acked or are_all_held or entry.is_batch:
+                        outcomes[index] = None
+                    elif consumer.entries.pop(entry.place, None) is not None:
                         consumer.redeliver(entry.place)
-                        consumer.entries.pop(entry.place, None)
-                        outcomes[index] = LeaseLost()
             except BabelgateError as error:
-                for index, _ in mine:
-                    outcomes[index] = error.without_frames()
+                outcomes = [error.without_frames() if index in found else each for index, each in enumerate(outcomes)]
         return outcomes
 
-    async def backlog(self) -> int:
-        """How many entries are not acknowledged, of all consumers. Raises BabelgateError."""
+    async def undelivered(self) -> int:
+        """How many entries of the backlog are not held here. Raises BabelgateError."""
         with translating(translate, self._client.broker):
-            await self._consumers.listen()
-            return sum(counts.backlog for _, counts in await self._consumers.counts())
-
-    @property
-    def held(self) -> int:
-        """How many entries the consumers here hold."""
-        return sum(len(consumer.entries) for consumer in self._consumers.by_number.values())
+            return sum(count for _, count in await self._consumers.undelivered())
 
     async def close(self) -> None:
         """End all consumers: what they hold is delivered again, uncounted. Waiting reserves end."""
@@ -160,52 +150,40 @@ class ReceivingQueue:
 
     # Settling
 
-    def _may_ack(self, handle: Handle) -> bool:
-        """Whether an acknowledgement of ``handle`` can be meant: a message of a batch, and any of a consumer of this
-        process, belongs to its consumer."""
-        if handle.process != self._consumers.process:
-            # A message redelivered to a consumer of this process belongs to that consumer.
-            topic = self._consumers.topic(handle)
-            consumers = (each for each in self._consumers.by_number.values() if each.topic == topic)
-            again = any(handle.place in each.entries for each in consumers)
-            return handle.position is None and not self._consumers.queue.key_shared and not again
-        consumer = self._consumers.by_number.get(handle.consumer)
-        if consumer is None or not consumer.is_open:
-            return False
-        return self._consumers.found(handle) is not None or consumer.has_acked(handle.number)
+    def _by_consumer(self, texts: Sequence[str]) -> dict[TopicConsumer, dict[int, Taken]]:
+        """The messages among ``texts`` that consumers here hold, by their positions."""
+        found: dict[TopicConsumer, dict[int, Taken]] = {}
+        for index, text in enumerate(texts):
+            if (taken := self._consumers.found(Handle.read(text))) is not None:
+                found.setdefault(taken.entry.consumer, {})[index] = taken
+        return found
+
+    def _is_of_another(self, handle: Handle) -> bool:
+        """Whether another process received the message, and any may acknowledge it. One of a batch belongs to its
+        consumer, and one that was redelivered to a consumer here to that."""
+        consumers = self._consumers
+        is_free = handle.position is None and not consumers.queue.key_shared
+        is_here = consumers.entry(consumers.topic(handle), handle.place) is not None
+        return handle.process != consumers.process and is_free and not is_here
 
     async def _acked(self, topic: str, places: Sequence[EntryId]) -> BabelgateError | None:
-        """Acknowledge entries of ``topic``, on any consumer of it; the error, if there is one."""
+        """Acknowledge entries of ``topic``; the error, if there is one."""
         try:
-            consumers = (each for each in self._consumers.by_number.values() if each.topic == topic and each.is_open)
-            consumer = next(consumers, None)
+            consumer = next((each for each in self._consumers.all() if each.topic == topic), None)
             if consumer is None:
-                consumer = await self._bounded(self._consumers.listener(topic))
+                (consumer,) = await self._bounded(self._consumers.open([topic]))
             await self._bounded(consumer.ack(places), written=True)
         except BabelgateError as error:
             return error.without_frames()
         return None
 
-    def _settle(self, handle: Handle, *, done: bool) -> None:
-        entry = self._consumers.entry(handle)
-        if entry is None:
-            return
-        if done:
-            entry.consumer.settled(entry.place)
-        else:
-            entry.left.add(handle.position or 0)
-
     async def _returned(self, consumer: TopicConsumer, several: Sequence[Taken]) -> list[Outcome]:
-        """Give back messages of one consumer."""
-        returned = {(each.entry.place, each.position) for each in several}
-        returned |= {
-            (each.entry.place, each.position) for each in self._consumers.ready if each.entry.consumer is consumer
-        }
-        whole = all(
-            len(entry.left) == entry.size and {(place, position) for position in entry.left} <= returned
-            for place, entry in consumer.entries.items()
-        )
-        if whole:
+        """Give back messages of one consumer: it ends, if it has no others."""
+        returned = {*several, *self._consumers.ready}
+        if all(
+            len(entry.left) == entry.size and returned.issuperset(Taken(entry, position) for position in entry.left)
+            for entry in consumer.entries.values()
+        ):
             self._consumers.forget(consumer)
             await consumer.close()
             return [None] * len(several)
@@ -234,7 +212,7 @@ class ReceivingQueue:
 
     def _rest_later(self) -> None:
         consumers = self._consumers
-        if self._timer is None and not consumers.waiting and consumers.by_number and not consumers.closed:
+        if self._timer is None and not consumers.waiting and consumers.all() and not consumers.closed:
             self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._rest)
 
     def _rest(self) -> None:
@@ -242,7 +220,7 @@ class ReceivingQueue:
         if self._consumers.waiting or self._consumers.closed:
             return
         ready = list(self._consumers.ready)
-        for consumer in list(self._consumers.by_number.values()):
+        for consumer in self._consumers.all():
             mine = [each for each in ready if each.entry.consumer is consumer and each.is_held]
             if mine or not consumer.entries:
                 # At once: until the task begins, a reserve could hand them out.

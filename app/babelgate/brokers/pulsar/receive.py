@@ -6,14 +6,13 @@ A consumer has permits only while somebody waits, and as few as possible: they c
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, within
 from babelgate.brokers.pulsar.client import PARTITION
-from babelgate.brokers.pulsar.consumer import Entry, Taken, TopicConsumer
+from babelgate.brokers.pulsar.consumer import Entry, Taken, TopicConsumer, read_entries
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, error_reason, translate
 from babelgate.brokers.pulsar.message import EXPIRED, ReadMessage
@@ -49,94 +48,81 @@ class PermitReceiver:
 
     async def reserve(self, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.binding.Binding.reserve`. Tries once more when a consumer has ended."""
+        consumers, client = self._consumers, self._consumers.client
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
-        self._consumers.waiting += 1
+        patience = client.timeout_seconds - GRACE_SECONDS
         taken: list[Taken] = []
         deliveries: list[Delivery] = []
-        patience = self._consumers.client.timeout_seconds - GRACE_SECONDS
+        consumers.waiting += 1
         try:
             # Consumers that have to be made first take round trips of their own.
             with suppress(ConnectionEnded, PulsarError):
                 async with asyncio.timeout(patience):
-                    await self._consumers.listen()
+                    await consumers.listen()
             async with asyncio.timeout_at(max(until, loop.time()) + patience):
-                try:
-                    await self._take(taken, limit, until)
-                except (ConnectionEnded, PulsarError):
-                    if not taken:
+                while True:
+                    try:
                         await self._take(taken, limit, until)
-                deliveries = await self._deliveries(taken)
-                while taken and not deliveries and loop.time() < until:
+                    except (ConnectionEnded, PulsarError):
+                        if not taken:
+                            await self._take(taken, limit, until)
+                    deliveries = await self._deliveries(taken)
+                    if deliveries or not taken or loop.time() >= until:
+                        return deliveries
                     # They were gone before they were read.
                     taken.clear()
-                    await self._take(taken, limit, until)
-                    deliveries = await self._deliveries(taken)
-                return deliveries
         except TimeoutError:
-            if deliveries := await self._deliveries(taken):
-                # What came in time is enough.
-                return deliveries
-            raise BrokerUnavailable(broker=self._consumers.client.broker, reason="no answer in time") from None
+            # What came in time is enough.
+            deliveries = await self._deliveries(taken)
+            if not deliveries:
+                raise BrokerUnavailable(broker=client.broker, reason="no answer in time") from None
+            return deliveries
         except BabelgateError:
             raise
         except Exception as error:
-            raise translate(error, self._consumers.client.broker, written=False) from error
+            raise translate(error, client.broker, written=False) from error
         finally:
             if not deliveries:
-                self._consumers.ready.extendleft(reversed(taken))
-            self._consumers.waiting -= 1
+                consumers.ready.extendleft(reversed(taken))
+            consumers.waiting -= 1
 
     async def _take(self, taken: list[Taken], limit: int, until: float) -> None:
         """Take at least one message, unless the queue is empty, or nothing comes until the loop's time ``until``."""
-        loop = asyncio.get_running_loop()
-        self._consumers.pop(taken, limit)
-        if not taken:
-            await self._consumers.listen()
-            if self._generous:
-                self._generous = False
-                await self._fill(taken, limit)
-        while not taken:
-            await self._consumers.listen()
-            for listener in self._consumers.listeners.values():
-                if listener.permits < self._consumers.waiting:
-                    listener.flow(self._consumers.waiting - listener.permits)
-            if until > loop.time() and not self._consumers.closed:
-                await self._consumers.wait(until)
-                if not self._consumers.ready and loop.time() < until and not self._consumers.closed:
-                    continue
-                # The round trip distinguishes an empty queue from a broker that does not answer.
-                if not self._consumers.ready:
-                    await self._readable.prove(await self._undelivered())
-            else:
-                await self._probe()
-            self._consumers.pop(taken, limit)
-            if not taken and (until <= loop.time() or self._consumers.closed):
-                return
-        if len(taken) < limit:
+        consumers, loop = self._consumers, asyncio.get_running_loop()
+        consumers.pop(taken, limit)
+        if not taken and self._generous:
+            self._generous = False
             await self._fill(taken, limit)
-        else:
+        probes = 1 if until > loop.time() else _PROBES
+        is_last = False
+        while not taken and not is_last:
+            await consumers.listen()
+            for consumer in consumers.by_topic.values():
+                if consumer.permits < 1:
+                    consumer.flow(1 - consumer.permits)
+            if until > loop.time() and not consumers.closed:
+                await consumers.wait(until)
+            is_last = until <= loop.time() or consumers.closed
+            if is_last:
+                await self._probe(probes)
+            consumers.pop(taken, limit)
+        if taken and len(taken) < limit:
+            await self._fill(taken, limit)
+        elif taken:
             self._generous = limit > 1
 
-    async def _probe(self) -> None:
-        """Wait until a message is ready, or the broker says that there is none to come."""
-        for _ in range(_PROBES):
+    async def _probe(self, count: int) -> None:
+        """Wait until a message is ready, or the broker says that there is none to come. Asks up to ``count`` times."""
+        for _ in range(count):
             if self._consumers.ready:
                 return
-            left = await self._undelivered()
+            left = [consumer for consumer, count in await self._consumers.undelivered() if count > 0]
             if self._consumers.ready or not left:
                 return
             await self._consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
         if not self._consumers.ready:
             await self._readable.prove(left)
-
-    async def _undelivered(self) -> list[TopicConsumer]:
-        """The listeners whose backlog has messages that are not held here."""
-        return [
-            consumer
-            for consumer, counts in await self._consumers.counts()
-            if counts.backlog > self._consumers.held(consumer.topic)
-        ]
 
     async def _fill(self, taken: list[Taken], limit: int) -> None:
         """Take more messages that the broker has, in growing steps: permits that are left over bring messages
@@ -144,8 +130,8 @@ class PermitReceiver:
         step = max(len(taken), 1) if taken else limit
         while len(taken) < limit:
             asked = 0
-            for consumer, counts in await self._consumers.counts():
-                free = counts.backlog - self._consumers.held(consumer.topic) - max(consumer.permits, 0)
+            for consumer, left in await self._consumers.undelivered():
+                free = left - max(consumer.permits, 0)
                 count = min(free, limit - len(taken) - len(self._consumers.ready) - asked, step)
                 if count > 0 and consumer.is_open:
                     consumer.flow(count)
@@ -164,7 +150,7 @@ class PermitReceiver:
         while (before := len(self._consumers.ready)) < count:
             await self._consumers.wait(loop.time() + _QUIET_SECONDS)
             if len(self._consumers.ready) == before:
-                await self._consumers.counts()
+                await self._consumers.undelivered()
                 if len(self._consumers.ready) == before:
                     return
 
@@ -192,7 +178,7 @@ def delivery_of(consumers: QueueConsumers, taken: Taken, message: ReadMessage) -
     place = entry.place
     return Delivery(
         message.body,
-        f"{place.ledger}-{place.entry}-{position}-{partition}-{consumers.process}-{entry.consumer.number}-{entry.number}",
+        f"{place.ledger}-{place.entry}-{position}-{partition}-{consumers.process}-0-{entry.number}",
         0,
         message.headers,
         entry.redeliveries,
@@ -230,11 +216,12 @@ class ReadableBacklogs:
         asked = [each for each in listeners if self._until.get(each.topic, 0.0) <= loop.time()]
         if not asked:
             return
-        came_back = await asyncio.gather(*(self._proven(each) for each in asked))
-        await self._consumers.wait(loop.time() + (_DELIVERED_SECONDS if any(came_back) else _QUIET_SECONDS))
+        await asyncio.gather(*map(self._proven, asked))
+        came_back = self._failed.intersection(each.topic for each in asked)
+        self._failed -= came_back
+        await self._consumers.wait(loop.time() + (_DELIVERED_SECONDS if came_back else _QUIET_SECONDS))
 
-    async def _proven(self, listener: TopicConsumer) -> bool:
-        """Prove one; whether it could not be read before."""
+    async def _proven(self, listener: TopicConsumer) -> None:
         client, topic = self._consumers.client, listener.topic
         try:
             await within(client.timeout_seconds / 2, client.broker, self._read(listener), _unreadable)
@@ -242,9 +229,6 @@ class ReadableBacklogs:
             self._failed.add(topic)
             raise
         self._until[topic] = asyncio.get_running_loop().time() + _BELIEVED_SECONDS
-        came_back = topic in self._failed
-        self._failed.discard(topic)
-        return came_back
 
     async def _read(self, listener: TopicConsumer) -> None:
         broker = self._consumers.client.broker
@@ -261,25 +245,13 @@ class ReadableBacklogs:
         for place in {acked, self._consumers.latest.get(listener.topic, acked)}:
             if _order(place) < _order(last):
                 try:
-                    await self._read_after(listener, place)
+                    behind = EntryId(place.ledger, place.entry + 1)
+                    async for _ in read_entries(listener.connection, listener.topic, behind, 1):
+                        pass
                 except PulsarError as error:
                     # A limit on subscriptions, or on their names, may refuse the reader. It says nothing of messages.
                     if not isinstance(translate(error, broker, written=False), BrokerRejected):
                         raise _unreadable(broker, error_reason(error)) from error
-
-    @staticmethod
-    async def _read_after(consumer: TopicConsumer, place: EntryId) -> None:
-        """Read the entry behind ``place`` by a reader, which also shows what is held, delayed or acknowledged."""
-        woken = asyncio.Event()
-        reader = TopicConsumer(consumer.connection, consumer.topic, 0, lambda _: woken.set(), lambda _: woken.set())
-        await reader.open_reader(f"babelgate-{secrets.token_hex(8)}", EntryId(place.ledger, place.entry + 1))
-        try:
-            reader.flow(1)
-            await woken.wait()
-            if not reader.is_open:
-                raise ConnectionEnded("the broker has closed the reader")
-        finally:
-            await reader.close()
 
 
 def _unreadable(broker: str, reason: str) -> BrokerUnavailable:
