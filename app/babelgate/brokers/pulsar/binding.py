@@ -193,7 +193,11 @@ class PulsarBinding:
         return found is not None and found.position is None
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """By the ids, on any consumer of the topic; returns after the broker's receipt."""
+        """By the ids, on any consumer of the topic; returns after the broker's receipt.
+
+        A repeated ack of a delivery of this process is LeaseLost here: the leases of the gateway, which remember what
+        they have acked, send none.
+        """
         return await self._queue(queue).ack(handles)
 
     async def release(
