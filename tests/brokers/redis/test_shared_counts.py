@@ -95,7 +95,7 @@ async def test_shares_follow_what_the_others_have(server: RedisServer) -> None:
         )
         await eventually(lambda: first.is_settled() and first.ceiling() == 10)
         running[0]["leases"] = 10
-        await eventually(lambda: first.told == 10)
+        await eventually(lambda: first.sent == 10)
         await shared[1].counts.learn([second])
         await eventually(lambda: second.total == 10)
         assert second.looked_at == 0.0
