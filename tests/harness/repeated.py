@@ -72,6 +72,19 @@ TABLE = (
         "A store beside the broker of a queue is asked in the same way whatever that is: RabbitMQ and Kafka are left.",
     ),
     Repeated(
+        r"tests/brokers/test_idempotency\.py::TestIdempotency::"
+        r"test_(?!what_a_broker_|while_|a_client_)\w+\[keys-in-redis-queue-in-kafka\b",
+        "RabbitMQ is left. Where a call ends without an answer, Kafka is left, too, because its client repeats writes.",
+    ),
+    Repeated(
+        r"tests/e2e/test_idempotency_kill\.py::test_keys_beside_the_queue\[(?!rabbitmq|kafka)",
+        "The store is asked in the same way whatever the broker is, and test_kill.py kills a gateway on each.",
+    ),
+    Repeated(
+        r"tests/e2e/test_stream_kill\.py::test_streams\[(redis|rabbitmq)-1\]",
+        "Streams are the gateway's: one alone is killed over SQLite, and two over each.",
+    ),
+    Repeated(
         _contract("sqs", "Test(?!Settle)\\w+", "sqs-moto"),
         "ElasticMQ says the same. moto differs in what it accepts of an ack, and in what test_binding.py has.",
     ),
@@ -94,6 +107,18 @@ TABLE = (
     Repeated(
         r"tests/e2e/test_redrive_jobs\.py::test_a_stop_\w+\[(?!sqlite|redis|rabbitmq)",
         "A stop leaves less behind than the kill of the test beside it.",
+    ),
+    Repeated(
+        r"tests/http/test_stalls\.py::test_work_for_a_broker_\w+\[\w+-redrive: 24 of 1 MiB, dry run\]",
+        "It reads dead letters as the list of them does, which is left, and as the redrive that sends them.",
+    ),
+    Repeated(
+        r"tests/console/test_(dead_letters|find|queue)\.py::test_(?!publish_with_)\w+\[redis\]",
+        "A page asks the gateway. SQLite does what Redis does, but for the headers of a publish; RabbitMQ does less.",
+    ),
+    Repeated(
+        r"tests/clients/test_streams\.py::test_a_gateway_without_streams_is_polled\[501-",
+        "Each client has 405 and 501 in one list of statuses.",
     ),
     Repeated(
         r"tests/e2e/test_tracing\.py::test_from_client_to_consumer_over_http\[(?!redis)\w+-http/protobuf\]",
