@@ -1,4 +1,5 @@
-"""Splits items into batches, sends several batches at once, and collects the confirms of one."""
+"""Makes the native forms of messages, splits items into batches, sends several batches at once, and collects the
+confirms of one."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.bounded import GRACE_SECONDS
 from babelgate.brokers.errors import failure_for_each
-from babelgate.errors import BabelgateError
+from babelgate.errors import BabelgateError, BrokerRejected
+from babelgate.runtime import turns
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 Result = TypeVar("Result")
 
 
@@ -50,6 +54,33 @@ class Batch(Generic[Result]):
     def _end(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
+
+
+async def made_of_each(
+    broker: str, messages: Sequence[Outgoing], make: Callable[[Outgoing], Made]
+) -> tuple[list[Outcome], dict[int, Made]]:
+    """What ``make`` makes of each message, by its position; and the outcomes of all, None for those that were made.
+
+    The outcome of another message is the BabelgateError that ``make`` raised, or BrokerRejected for a ValueError,
+    TypeError or OverflowError.
+    """
+
+    def made(message: Outgoing) -> Made | BabelgateError:
+        try:
+            return make(message)
+        except BabelgateError as error:
+            return error.without_frames()
+        except (ValueError, TypeError, OverflowError) as error:
+            return BrokerRejected(broker, str(error).rstrip("."))
+
+    outcomes: list[Outcome] = [None] * len(messages)
+    ready: dict[int, Made] = {}
+    for position, each in enumerate(await turns.mapped(made, messages, lambda message: len(message.body))):
+        if isinstance(each, BabelgateError):
+            outcomes[position] = each
+        else:
+            ready[position] = each
+    return outcomes, ready
 
 
 def batches(

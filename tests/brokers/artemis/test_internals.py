@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -60,7 +61,8 @@ class Idle(links.ReceiverLink):
     def wake(self) -> None:
         self._timed_out.set()
 
-    async def _changed(self) -> None:
+    async def _changed(self, until: float, late: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_at(until, late)
         await self._timed_out.wait()
 
     async def _drain(self, credit: int) -> None:

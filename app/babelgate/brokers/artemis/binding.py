@@ -18,10 +18,9 @@ from babelgate.brokers.artemis.dead_letters import ArtemisDeadLetters
 from babelgate.brokers.artemis.errors import translate
 from babelgate.brokers.artemis.links import LARGE_BYTES, Arrived
 from babelgate.brokers.artemis.management import ArtemisManagement
-from babelgate.brokers.artemis.message import ArtemisMessage, encode, read
-from babelgate.brokers.artemis.projection import projected
+from babelgate.brokers.artemis.message import encode, projected, read
 from babelgate.brokers.artemis.url import ArtemisSettings, settings_of
-from babelgate.brokers.artemis.warnings import broker_warnings, queue_warnings
+from babelgate.brokers.batching import made_of_each
 from babelgate.brokers.binding import (
     DeadRecord,
     Delivery,
@@ -41,7 +40,7 @@ from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable
+from babelgate.errors import BodyTooLarge, BrokerUnavailable
 from babelgate.runtime import turns
 
 _DEAD_SUFFIX = ".dlq"
@@ -122,7 +121,7 @@ class ArtemisBinding:
     async def warnings(self) -> Sequence[str]:
         """Of a broker that keeps messages in memory only, or does not count the attempts of smaller messages than this
         binding expects, where it may be asked. See :meth:`delivery_limit`."""
-        return await within(WARNINGS_SECONDS, self.name, broker_warnings(self.name, self._management))
+        return await within(WARNINGS_SECONDS, self.name, self._management.broker_warnings())
 
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """``max-delivery-attempts`` and ``dead-letter-address`` of the queue, where the broker may be asked."""
@@ -134,7 +133,7 @@ class ArtemisBinding:
 
         async def asked() -> Sequence[str]:
             names = queue.name, queue.name + _DEAD_SUFFIX
-            found = await asyncio.gather(*(queue_warnings(self._management, name) for name in names))
+            found = await asyncio.gather(*map(self._management.queue_warnings, names))
             return [text for each in found for text in each]
 
         return await within(WARNINGS_SECONDS, self.name, asked())
@@ -149,11 +148,10 @@ class ArtemisBinding:
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """Decoded from the message that :meth:`publish` would send."""
-        try:
-            encoded = await turns.run(self._encode, message, size=len(message.body))
-            return [await turns.run(projected, queue.name, encoded, size=len(encoded))]
-        except (ValueError, TypeError, OverflowError) as error:
-            raise self._unwritable(error) from error
+        (refused,), made = await made_of_each(self.name, [message], self._encode)
+        if refused is not None:
+            raise refused
+        return [await turns.run(projected, queue.name, made[0], size=len(made[0]))]
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
@@ -170,8 +168,7 @@ class ArtemisBinding:
             bound.reschedule(max(until, clock()) + patience)
             generation, arrived = receiver.connection.generation, await receiver.pull(limit, until)
         # From here on the deliveries can be settled, even if this call is cancelled.
-        found = await turns.mapped(_read, arrived, size=lambda each: len(each.raw))
-        return [_delivery(generation, *each) for each in zip(arrived, found, strict=True)]
+        return await turns.mapped(partial(_delivery, generation), arrived, size=lambda each: len(each.raw))
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether each delivery is unsettled, and its connection open."""
@@ -198,7 +195,7 @@ class ArtemisBinding:
 
     async def queues(self) -> Sequence[str]:
         """The durable anycast queues, without those of dead letters; none where it is denied."""
-        return queue_names(await self._management.queues() or (), _DEAD_SUFFIX)
+        return queue_names(await self._management.queues(), _DEAD_SUFFIX)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts where the credentials may ask the broker's management address."""
@@ -242,37 +239,21 @@ class ArtemisBinding:
     async def _write(
         self, queue: str, messages: Sequence[Outgoing], make: Callable[[Outgoing], bytes]
     ) -> Sequence[Outcome]:
-        made = await turns.mapped(partial(self._made, make), messages, lambda message: len(message.body))
-        outcomes: list[Outcome] = [each if isinstance(each, BabelgateError) else None for each in made]
-        ready = [(position, each) for position, each in enumerate(made) if isinstance(each, bytes)]
-        if ready:
-            sent = await self._publishing.send(queue, [payload for _, payload in ready])
-            for (position, _), outcome in zip(ready, sent, strict=True):
+        outcomes, made = await made_of_each(self.name, messages, make)
+        if made:
+            sent = await self._publishing.send(queue, [*made.values()])
+            for position, outcome in zip(made, sent, strict=True):
                 if isinstance(outcome, BodyTooLarge):
                     outcome = too_large(messages[position], outcome.actual - outcome.limit, self.name)
                 outcomes[position] = outcome
         return outcomes
 
-    def _made(self, make: Callable[[Outgoing], bytes], message: Outgoing) -> bytes | BrokerRejected:
-        try:
-            return make(message)
-        except (ValueError, TypeError, OverflowError) as error:
-            return self._unwritable(error)
 
-    def _unwritable(self, error: Exception) -> BrokerRejected:
-        return BrokerRejected(self.name, str(error).rstrip("."))
-
-
-def _read(arrived: Arrived) -> ArtemisMessage | None:
-    try:
-        return read(arrived.raw)
-    except Malformed:
-        return None
-
-
-def _delivery(generation: str, arrived: Arrived, found: ArtemisMessage | None) -> Delivery:
+def _delivery(generation: str, arrived: Arrived) -> Delivery:
     handle = f"{generation}.{arrived.number}"
-    if found is None:
+    try:
+        found = read(arrived.raw)
+    except Malformed:
         # No broker forwards such bytes; they are poison in any case.
         return Delivery(arrived.raw, handle, 0)
     return Delivery(

@@ -46,7 +46,6 @@ class ArtemisConnection(asyncio.Protocol):
     ) -> None:
         """``lost`` is called once, when the connection has ended."""
         self.generation = os.urandom(4).hex()
-        self.sent: dict[Any, SenderLink] = {}
         self.error: Exception | None = None
         """Why the connection has ended; None while it is open."""
         self._loop = asyncio.get_running_loop()
@@ -175,7 +174,6 @@ class ArtemisConnection(asyncio.Protocol):
             link.detached(error)
         self._links.clear()
         self._held.clear()
-        self.sent.clear()
         fail(self.opened, error)
         if not self.ended.done():
             self.ended.set_result(None)
@@ -330,14 +328,11 @@ class ArtemisConnection(asyncio.Protocol):
 
     def _delivery(self, event: Any) -> None:
         delivery = lib.pn_event_delivery(event)
-        sender = self.sent.get(delivery)
-        if sender is not None:
-            sender.answered(delivery)
-            return
-        if lib.pn_delivery_readable(delivery) and not lib.pn_delivery_partial(delivery):
-            link = self._links.get(lib.pn_delivery_link(delivery))
-            if isinstance(link, ReceiverLink):
-                self._receive(link, delivery)
+        link = self._links.get(lib.pn_delivery_link(delivery))
+        if isinstance(link, SenderLink):
+            link.answered(delivery)
+        elif link is not None and lib.pn_delivery_readable(delivery) and not lib.pn_delivery_partial(delivery):
+            self._receive(cast(ReceiverLink, link), delivery)
 
     def _receive(self, link: ReceiverLink, delivery: Any) -> None:
         raw = engine.receive(link.impl, delivery)

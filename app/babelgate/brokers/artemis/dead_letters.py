@@ -94,34 +94,25 @@ class ArtemisDeadLetters:
                     return count
 
     async def _take(self, queue: str, wanted: dict[bytes, list[int]], selector: str | None) -> list[int]:
-        """Remove a message for each of ``wanted``, by their identities; the positions of those removed."""
+        """Remove a message for each of ``wanted``, positions by identity; the positions of those removed."""
         taken: list[int] = []
-        searched = 0
+        searched, total = 0, sum(map(len, wanted.values()))
         async with self._client.temporary(queue, selector=selector) as receiver:
             is_last = False
-            while wanted and searched < _MAX_SEARCHED and not is_last:
-                count = _PAGE if selector is None else sum(map(len, wanted.values()))
+            while len(taken) < total and searched < _MAX_SEARCHED and not is_last:
+                count = _PAGE if selector is None else total - len(taken)
                 await receiver.drained(count)
                 arrived = receiver.take()
                 searched += len(arrived)
                 is_last = len(arrived) < count
-                numbers = await _match(arrived, wanted, taken)
+                numbers = []
+                for each, found in zip(arrived, await turns.mapped(_identity, arrived, _size), strict=True):
+                    if positions := wanted.get(found):
+                        taken.append(positions.pop())
+                        numbers.append(each.number)
                 receiver.connection.accept(numbers)
             await receiver.connection.barrier()
         return taken
-
-
-async def _match(arrived: Sequence[Arrived], wanted: dict[bytes, list[int]], taken: list[int]) -> list[int]:
-    """The deliveries of ``arrived`` that are ``wanted``, whose positions are moved to ``taken``."""
-    numbers = []
-    for each, found in zip(arrived, await turns.mapped(_identity, arrived, _size), strict=True):
-        positions = wanted.get(found)
-        if positions:
-            taken.append(positions.pop())
-            numbers.append(each.number)
-            if not positions:
-                del wanted[found]
-    return numbers
 
 
 def _quoted(value: str) -> str:

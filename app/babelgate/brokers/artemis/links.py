@@ -51,7 +51,6 @@ class LinkOwner(Holder, Protocol):
     :class:`babelgate.brokers.artemis.connection.ArtemisConnection`."""
 
     generation: str
-    sent: dict[Any, SenderLink]
 
     def future(self) -> Settlement:
         """A new future."""
@@ -141,17 +140,14 @@ class SenderLink(Link):
             payload, future = self.waiting.popleft()
             delivery = engine.send(self.impl, self.connection.next_tag(), payload)
             self._sent[delivery] = future
-            self.connection.sent[delivery] = self
             credit -= 1
         self.connection.flush()
 
     def answered(self, delivery: Any) -> None:
         """The broker reported the state of a sent message. It has stored the message only when it has settled it."""
-        if not lib.pn_delivery_settled(delivery):
+        if not lib.pn_delivery_settled(delivery) or (future := self._sent.pop(delivery, None)) is None:
             return
         outcome = lib.pn_delivery_remote_state(delivery)
-        future = self._sent.pop(delivery)
-        del self.connection.sent[delivery]
         if not future.done():
             error = self._failure(outcome, delivery)
             if error is None:
@@ -170,8 +166,7 @@ class SenderLink(Link):
 
     def detached(self, error: Exception) -> None:
         super().detached(error)
-        for delivery, future in self._sent.items():
-            self.connection.sent.pop(delivery, None)
+        for future in self._sent.values():
             fail(future, error)
         self._sent.clear()
         for _, future in self.waiting:
@@ -289,11 +284,7 @@ class ReceiverLink(Link):
         loop = asyncio.get_running_loop()
         pause = _AGAIN_SECONDS
         while self.credit > 0:
-            timer = loop.call_later(pause, self._drain_again)
-            try:
-                await self._changed()
-            finally:
-                timer.cancel()
+            await self._changed(loop.time() + pause, self._drain_again)
             pause *= 2
 
     async def pull(self, limit: int, until: float) -> list[Arrived]:
@@ -313,11 +304,7 @@ class ReceiverLink(Link):
         self.give(1)
         loop = asyncio.get_running_loop()
         while self.credit > 0 and not self.arrived and loop.time() < until:
-            timer = loop.call_at(until, self.wake)
-            try:
-                await self._changed()
-            finally:
-                timer.cancel()
+            await self._changed(until, self.wake)
         if self.credit > 0:
             await self.drained(0, enough_at=until)
 
@@ -374,8 +361,14 @@ class ReceiverLink(Link):
         if self.ended is not None:
             raise self.ended
 
-    async def _changed(self) -> None:
+    async def _changed(self, until: float, late: Callable[[], None]) -> None:
+        """Wait for :meth:`wake`; call ``late``, which wakes, at the loop's time ``until``. Raises the error of an ended
+        link."""
         self._check()
         self._woken = self.connection.future()
-        await self._woken
+        timer = self._woken.get_loop().call_at(until, late)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
         self._check()

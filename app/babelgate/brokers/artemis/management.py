@@ -1,4 +1,4 @@
-"""Asks the broker about its queues at its management address, where it is permitted.
+"""Asks the broker about itself and its queues at its management address, where it is permitted.
 
 https://activemq.apache.org/components/artemis/documentation/latest/management.html#using-management-via-amqp
 """
@@ -14,7 +14,7 @@ from babelgate.brokers import amqp
 from babelgate.brokers.artemis.client import ArtemisClient, attached
 from babelgate.brokers.artemis.connection import ArtemisConnection
 from babelgate.brokers.artemis.errors import ConnectionLost, Refused, translate
-from babelgate.brokers.artemis.links import Arrived, ReceiverLink, SenderLink
+from babelgate.brokers.artemis.links import LARGE_BYTES, Arrived, ReceiverLink, SenderLink
 from babelgate.brokers.artemis.message import read
 from babelgate.brokers.binding import DeliveryLimit
 from babelgate.brokers.bounded import answering
@@ -29,6 +29,25 @@ _DEFAULT_DELIVERIES = 10
 https://activemq.apache.org/components/artemis/documentation/latest/undelivered-messages.html"""
 
 _NOWHERE = "nowhere, as it has no dead-letter-address: it drops it"
+
+_FULL = {
+    "addressFullMessagePolicy": "address-full-policy",
+    "pageFullMessagePolicy": "page-full-policy",
+    "diskFullMessagePolicy": "disk-full-policy",
+}
+"""What becomes of a message for which there is no room, by the name in the API and in broker.xml."""
+
+_EXPIRY = {
+    "expiryDelay": "expiry-delay",
+    "maxExpiryDelay": "max-expiry-delay",
+    "minExpiryDelay": "min-expiry-delay",
+}
+"""The delays in milliseconds, of which the first one that is set holds for messages without an expiry:
+https://activemq.apache.org/components/artemis/documentation/latest/message-expiry.html"""
+
+_WHOLE_DISK = 100
+"""``max-disk-usage`` in percent; -1 is no limit, either.
+https://activemq.apache.org/components/artemis/documentation/latest/paging.html#max-disk-usage"""
 
 _Reply = tuple[bool, Any]
 """Whether the call succeeded, and what it returned."""
@@ -102,70 +121,96 @@ class ArtemisManagement:
     async def counts(self, queue: str) -> tuple[int, int, int] | None:
         """The messages of ``queue`` that are ready, leased and delayed; zeros for a queue that does not exist."""
         names = ("messageCount", "deliveringCount", "scheduledCount")
-        found = await asyncio.gather(*(self._attribute(f"queue.{queue}", name) for name in names))
+        found = await asyncio.gather(*(self._attribute(f"queue.{queue}", name, 0) for name in names))
         if any(each is None for each in found):
             return None
-        total, leased, delayed = (int(each or 0) for each in found)
+        total, leased, delayed = found
         return max(0, total - leased - delayed), leased, delayed
 
     async def purge(self, queue: str) -> int | None:
         """Remove the ready and delayed messages of ``queue``; their number."""
-        found = await self._call(f"queue.{queue}", "[]", writes=True, _AMQ_OperationName="removeAllMessages")
-        return None if found is None else int(found[1]) if found[0] else 0
+        reply = await self._call(f"queue.{queue}", "[]", writes=True, _AMQ_OperationName="removeAllMessages")
+        return None if reply is None else int(reply[1]) if reply[0] else 0
 
-    async def queues(self) -> list[str] | None:
-        """The anycast queues that are not temporary."""
+    async def queues(self) -> list[str]:
+        """The anycast queues that are not temporary; none where it is not permitted."""
         options = json.dumps({"field": "", "operation": "", "value": "", "sortField": "name", "sortOrder": "asc"})
-        found = await self._call("broker", json.dumps([options, 1, 10_000]), _AMQ_OperationName="listQueues")
-        if found is None or not found[0]:
-            return None
+        found = await self._operation("listQueues", options, 1, 10_000)
         return [
             each["name"]
-            for each in json.loads(found[1])["data"]
+            for each in (found["data"] if found else ())
             if each.get("routingType") == "ANYCAST" and str(each.get("durable")).lower() == "true"
         ]
 
     async def delivery_limit(self, queue: str) -> DeliveryLimit | None:
         """The limit of deliveries in the settings of the address ``queue``; also None without a limit."""
-        settings = await self.address_settings(queue)
+        settings = await self._settings(queue)
         if settings is None:
             return None
         deliveries = settings.get("maxDeliveryAttempts", _DEFAULT_DELIVERIES)
         return DeliveryLimit(deliveries, settings.get("deadLetterAddress") or _NOWHERE) if deliveries > 0 else None
 
-    async def address_settings(self, queue: str) -> Mapping[str, Any] | None:
+    async def broker_warnings(self) -> list[str]:
+        """Of settings with which the broker loses or stops taking messages, or does not count their attempts; empty
+        where it may not be asked."""
+        is_persistent, usage, acceptors = await asyncio.gather(
+            self._attribute("broker", "persistenceEnabled"),
+            self._attribute("broker", "maxDiskUsage"),
+            self._operation("getAcceptorsAsJSON"),
+        )
+        # A negative size is that of an acceptor for which no message is large.
+        sizes = [each["extraProps"].get("amqpMinLargeMessageSize", -1) for each in acceptors or ()]
+        smallest = min((int(size) for size in sizes if int(size) >= 0), default=LARGE_BYTES)
+        the_broker = f"The broker {self._client.broker!r}"
+        found = []
+        if is_persistent is False:
+            found.append(f"{the_broker} has persistence-enabled false: messages are lost when it stops.")
+        if usage is not None and not 0 <= usage < _WHOLE_DISK:
+            found.append(
+                f"{the_broker} takes messages until its disk is full (max-disk-usage {usage}), and then stops."
+            )
+        if smallest < LARGE_BYTES:
+            found.append(
+                f"{the_broker} does not count the failed attempts of messages of {smallest} bytes and more "
+                f"(amqpMinLargeMessageSize of an acceptor). Below {LARGE_BYTES} bytes they never reach max_attempts: "
+                f"set amqpMinLargeMessageSize to at least {LARGE_BYTES}."
+            )
+        return found
+
+    async def queue_warnings(self, queue: str) -> list[str]:
+        """Of settings with which ``queue`` or its address drops what it has accepted; empty where the broker may not be
+        asked."""
+        settings, ring, last_value, purges = await asyncio.gather(
+            self._settings(queue),
+            *(self._attribute(f"queue.{queue}", name) for name in ("ringSize", "lastValue", "purgeOnNoConsumers")),
+        )
+        if settings is None:
+            return []
+        found = _address_warnings(queue, settings)
+        # A queue that does not exist yet will have the defaults of its address.
+        ring = settings.get("defaultRingSize", -1) if ring is None else ring
+        if ring >= 0:
+            found.append(f"The queue {queue} drops its oldest messages beyond {ring} (ring-size).")
+        if settings.get("defaultLastValueQueue") if last_value is None else last_value:
+            found.append(f"The queue {queue} keeps only the last message of each last-value key.")
+        if settings.get("defaultPurgeOnNoConsumers") if purges is None else purges:
+            found.append(f"The queue {queue} drops its messages when no consumer is connected (purge-on-no-consumers).")
+        return found
+
+    async def _settings(self, queue: str) -> Mapping[str, Any] | None:
         """The settings of the address ``queue``, by their names in the broker's API."""
-        found = await self._call("broker", json.dumps([queue]), _AMQ_OperationName="getAddressSettingsAsJSON")
-        return None if found is None or not found[0] else dict(json.loads(found[1]))
+        found: Mapping[str, Any] | None = await self._operation("getAddressSettingsAsJSON", queue)
+        return found
 
-    async def attribute(self, queue: str, name: str) -> Any:
-        """An attribute of ``queue``; also None where the queue does not exist."""
-        found = await self._call(f"queue.{queue}", "[]", _AMQ_Attribute=name)
-        return None if found is None or not found[0] else found[1]
+    async def _operation(self, name: str, *arguments: Any) -> Any:
+        """The JSON that an operation of the broker returns; None where it fails."""
+        reply = await self._call("broker", json.dumps(arguments), _AMQ_OperationName=name)
+        return json.loads(reply[1]) if reply is not None and reply[0] else None
 
-    async def is_persistent(self) -> bool | None:
-        """Whether the broker stores messages on its disk."""
-        found = await self._call("broker", "[]", _AMQ_Attribute="persistenceEnabled")
-        return None if found is None or not found[0] else bool(found[1])
-
-    async def max_disk_usage(self) -> int | None:
-        """The share of its disk, in percent, above which the broker takes no messages; -1 for no limit."""
-        found = await self._call("broker", "[]", _AMQ_Attribute="maxDiskUsage")
-        return None if found is None or not found[0] else int(found[1])
-
-    async def smallest_large(self) -> int | None:
-        """The lowest ``amqpMinLargeMessageSize`` that an acceptor has, in bytes; None where none has one, or a negative
-        one, with which no message is large."""
-        found = await self._call("broker", "[]", _AMQ_OperationName="getAcceptorsAsJSON")
-        if found is None or not found[0]:
-            return None
-        sizes = (each["extraProps"].get("amqpMinLargeMessageSize") for each in json.loads(found[1]))
-        return min((int(size) for size in sizes if size is not None and int(size) >= 0), default=None)
-
-    async def _attribute(self, resource: str, name: str) -> int | None:
-        found = await self._call(resource, "[]", _AMQ_Attribute=name)
-        # A resource that does not exist has no attributes.
-        return None if found is None else found[1] if found[0] else 0
+    async def _attribute(self, resource: str, name: str, missing: Any = None) -> Any:
+        """An attribute of ``resource``; ``missing`` where that does not exist."""
+        reply = await self._call(resource, "[]", _AMQ_Attribute=name)
+        return None if reply is None else reply[1] if reply[0] else missing
 
     async def _call(self, resource: str, body: str, *, writes: bool = False, **properties: str) -> _Reply | None:
         loop = asyncio.get_running_loop()
@@ -198,3 +243,18 @@ class ArtemisManagement:
                     raise
                 self._channel = channel
             return channel
+
+
+def _address_warnings(queue: str, settings: Mapping[str, Any]) -> list[str]:
+    found = [
+        f"The address {queue} drops new messages when it is full, and confirms them ({name} DROP)."
+        for key, name in _FULL.items()
+        if settings.get(key) == "DROP"
+    ]
+    delays = ((name, settings.get(key, -1)) for key, name in _EXPIRY.items())
+    expiry = next(((name, delay) for name, delay in delays if delay >= 0), None)
+    if expiry is not None and not settings.get("noExpiry"):
+        target = settings.get("expiryAddress")
+        fate = f"moves to {target}" if target else "drops"
+        found.append(f"The address {queue} {fate} messages that are older than {expiry[1] / 1000:g} s ({expiry[0]}).")
+    return found
