@@ -167,3 +167,12 @@ def test_usage(root, tmp_path, ask):
         in ask("message", "m", "--lake", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2).stderr
     )
     assert "has no dataset journal" in ask("message", "m", "--lake", str(tmp_path), code=1).stderr
+
+
+@pytest.mark.parametrize("command", [("message", "m"), ("trace", "t"), ("metrics",), ("report", "--output", "r.html")])
+def test_a_topic_is_no_lake(command):
+    """Whoever lands the journal there is shown how to search it, before anything is started."""
+    refused = CliRunner().invoke(pipeline, [*command, "--lake", "kafka://joe:confidential@127.0.0.1:9/journal"])
+    assert refused.exit_code == 2 and "starting Spark" not in refused.output
+    assert "is a topic. Read its records into a lake first: babelgate pipeline ingest TOPIC" in refused.output
+    assert "confidential" not in refused.output

@@ -236,6 +236,10 @@ async def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     config.write_text(json.dumps(settings | {"journal": {"landing": str(tmp_path / "landing")}}))
     told = CliRunner().invoke(cli, ["journal", "index", "--config", str(config)])
     assert told.exit_code == 1 and "is not a directory" in told.output
+    of_topic = tmp_path / "of-topic.json"
+    of_topic.write_text(json.dumps(settings | {"journal": {"landing": "kafka://127.0.0.1:9/journal"}}))
+    told = CliRunner().invoke(cli, ["journal", "index", "--config", str(of_topic)])
+    assert told.exit_code == 1 and "cannot be listed" in told.output and "babelgate pipeline ingest" in told.output
     broken = tmp_path / "landing" / "date=2026-01-01" / "hour=00" / "a-018bcfe568001a2b3c4d-000001.ndjson.zst"
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"\x28\xb5\x2f\xfdrubbish")

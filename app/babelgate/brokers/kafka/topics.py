@@ -153,7 +153,11 @@ class TopicStore:
             yield self.read(path, number, number + 1)
 
     def files(self) -> list[LandedSegment]:
-        raise UnsupportedOperation("the segments in a topic of Kafka cannot be listed")
+        raise UnsupportedOperation(
+            "the segments in a topic of Kafka cannot be listed. The index has what this gateway lands from now on. "
+            "For the rest, read the topic into a lake (babelgate pipeline ingest) and search that (babelgate pipeline "
+            "message)"
+        )
 
     def _connect(self) -> tuple[Any, int]:
         admin = AdminClient(self._cluster.settings)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from babelgate.extras import missing
+from babelgate.masking import mask_url
 from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.errors import require_spark
 from babelgate.pipeline.lineage.run import job_run
@@ -17,9 +18,25 @@ from babelgate.pipeline.spark.launch import Launch
 
 DATE = click.DateTime(["%Y-%m-%d"])
 
+
+def _checked_lake(_context: click.Context, _option: click.Parameter, lake: str) -> str:
+    """Refuse a topic: a journal lands there, but no command reads it as a lake."""
+    if "://" not in lake:
+        return lake
+    from babelgate.brokers.landing import is_topic
+
+    if is_topic(lake):
+        raise click.BadParameter(
+            f"{mask_url(lake)} is a topic. Read its records into a lake first: "
+            "babelgate pipeline ingest TOPIC --lake LAKE"
+        )
+    return lake
+
+
 in_lake = click.option(
     "--lake",
     required=True,
+    callback=_checked_lake,
     envvar="BABELGATE_LAKE",
     metavar="ROOT",
     help="Folder or URL of the lake, which holds all datasets of the pipeline; or set BABELGATE_LAKE.",
