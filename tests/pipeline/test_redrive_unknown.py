@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from tests.harness.gateway import gateway
 from tests.harness.proxy import Proxy
+from tests.pipeline.histories import START, land, row
 from tests.pipeline.sending import Sends, body, drained, write
 
 COUNT = 20
@@ -66,3 +68,23 @@ def test_what_nobody_knows(spark, rabbit, tmp_path, queue):
             assert (told["counts"]["accepted"], told["counts"]["unknown"]) == (COUNT, 0)
             assert drained(process, queue) == each, "once more, because it was said so"
             assert not set(first.values()) & {line["idempotency_key"] for line in sends.ledger()}
+
+
+def test_an_ordering_key_that_no_gateway_takes_is_refused_before_anything_is_sent(spark, tmp_path):
+    sends = Sends(spark, tmp_path)
+    keys = "k" * 1024, "\U0001f600" * 1025, None
+    rows = [
+        row("accepted", START + number, 0, message_id=f"id-{number}", envelope=body(number), ordering_key=key)
+        for number, key in enumerate(keys)
+    ]
+    land(tmp_path / "landing", rows, "a")
+    sends("ingest", tmp_path / "landing")
+    for dry in ("--dry-run",), ():
+        sends("replay", *dry, code=2)
+        assert "1 of the selected messages, such as id-1, have an ordering key of more than 1,024" in sends.output
+    assert "No gateway answers" not in sends.output
+    left_out, alone = re.findall(r'--select "([^"]+)"', " ".join(sends.output.split()))
+    sends("replay", "--dry-run", "--select", left_out)
+    assert "2 messages would be sent" in sends.shown
+    sends("replay", "--dry-run", "--select", alone, "--without", "ordering_key")
+    assert "1 messages would be sent" in sends.shown and "id-1" in sends.shown

@@ -20,7 +20,7 @@ from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
 from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap, pieces
 from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
-from babelgate.pipeline.send.sources import SendOrigin, Unread, distinct_messages, leaving_out, select_rows
+from babelgate.pipeline.send.sources import LongKeys, SendOrigin, Unread, distinct_messages, leaving_out, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
@@ -176,7 +176,8 @@ class SendRun:
         return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
 
     def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any], Unread]:
-        """The messages to send, counts of all by (target_queue, pending), and the unreadable files."""
+        """The messages to send, counts of all by (target_queue, pending), and the unreadable files. Raises UsageError
+        if an ordering key is too long for a gateway."""
         from pyspark.sql import functions as f
 
         settled = self._ledger.lines(self._run).select(
@@ -188,9 +189,15 @@ class SendRun:
         joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
         plan = (
             joined.groupBy("target_queue", "pending", f.col("unread").isNotNull().alias("unread"))
-            .agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("duplicates"), Unread.example())
+            .agg(
+                f.count("*").alias("n"),
+                f.sum(f.col("copies") - 1).alias("duplicates"),
+                Unread.example(),
+                *LongKeys.columns(),
+            )
             .collect()
         )
+        LongKeys.of(row for row in plan if row["pending"]).refuse()
         known = [row for row in plan if not row["unread"]]
         return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from babelgate.envelope.options import MAX_ORDERING_KEY
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import snapshot
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
@@ -79,6 +80,40 @@ class Unread(NamedTuple):
     def text(self) -> str:
         """The message for people."""
         return f"{self.files} files or bodies could not be read completely, such as {printable(self.at)}"
+
+
+class LongKeys(NamedTuple):
+    """The number of messages whose ordering key is longer than a gateway takes, and the least id of them.
+
+    Such a key has come from a program that wrote to the broker itself.
+    """
+
+    messages: int
+    first: str
+
+    @classmethod
+    def of(cls, found: Iterable[Any]) -> LongKeys:
+        """From rows of :meth:`columns`."""
+        rows = [row for row in found if row["long_keys"]]
+        return cls(sum(row["long_keys"] for row in rows), min((row["long_key"] for row in rows), default=""))
+
+    @staticmethod
+    def columns() -> tuple[Column, Column]:
+        """Aggregate columns."""
+        from pyspark.sql import functions as f
+
+        is_long = f.length("ordering_key") > MAX_ORDERING_KEY
+        return f.count_if(is_long).alias("long_keys"), f.min(f.when(is_long, f.col("message_id"))).alias("long_key")
+
+    def refuse(self) -> None:
+        """Raise UsageError, with the remedy, if there are any."""
+        if self.messages:
+            raise click.UsageError(
+                f"{self.messages} of the selected messages, such as {printable(self.first)}, have an ordering key of "
+                f"more than {MAX_ORDERING_KEY:,} characters, which no gateway takes. Leave these messages out: "
+                f'--select "coalesce(length(ordering_key), 0) <= {MAX_ORDERING_KEY}"; or send them in a run of their '
+                f'own without the key: --select "length(ordering_key) > {MAX_ORDERING_KEY}" --without ordering_key'
+            )
 
 
 def inputs_of_dataset(reader: DatasetReader, dataset: str) -> list[Any]:
