@@ -84,6 +84,12 @@ PLACED: Mapping[str, Any] = {
 }
 """Where the pods of the pipeline run."""
 
+LINEAGE: Mapping[str, Any] = {
+    "url": "https://marquez.internal:5000",
+    "secret": "marquez",
+    "env": {"OPENLINEAGE_NAMESPACE": "shop"},
+}
+
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "nothing": {},
     "reached": {
@@ -206,6 +212,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "pipeline": {
             "continuous": {"commands": ["ingest", "metrics"], "roundSeconds": 7201, "tasks": 2, "driverMemory": "2g"},
             "cronJob": {"enabled": True, "refreshSchedule": "*/15 5-23 * * *"},
+            "openlineage": LINEAGE,
             "storage": {"existingClaim": "lake"},
             **PLACED,
         },
@@ -213,6 +220,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "kubeflow": {
         "pipeline": {
             "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"], "executors": 8, "redriveRate": 50},
+            "openlineage": LINEAGE,
             "storage": {"existingClaim": "lake"},
             **PLACED,
         },
@@ -232,6 +240,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "pipeline": {
             **PLACED,
             "spark": {"operator": "apache", "jobs": ["metrics", "redrive"]},
+            "openlineage": LINEAGE,
             "storage": {"enabled": False},
             "lake": "s3a://lake",
             "report": "s3a://lake/report.html",

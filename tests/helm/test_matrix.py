@@ -443,6 +443,8 @@ ANOTHER: Mapping[tuple[str, ...], Any] = {
     ("pipeline", "continuous", "driverMemory"): "7g",
     ("pipeline", "cronJob", "driverMemory"): "7g",
     ("pipeline", "cronJob", "timeZone"): "Another/Zone",
+    ("pipeline", "openlineage", "url"): "https://another",
+    ("pipeline", "openlineage", "env"): {"OPENLINEAGE_NAMESPACE": "another"},
     ("pipeline", "tolerations"): [{"key": "another"}],
 }
 """Another value, where its type does not give one."""

@@ -13,7 +13,7 @@ import pytest
 
 from babelgate import __version__
 from babelgate.pipeline.cli.main import pipeline
-from tests.helm.matrix import CASES, OPTIONS, PLACED, gateway_of, merged, rendered
+from tests.helm.matrix import CASES, LINEAGE, OPTIONS, PLACED, gateway_of, merged, rendered
 from tests.unit.test_packaging import pins
 from tools.helm import Document, documents, only, template
 
@@ -23,6 +23,11 @@ NIGHTLY = "many, nightly"
 CONTINUOUS = "many, continuous"
 LONGEST_ROUND = 7201
 """Seconds, as in the values of that case."""
+LINEAGE_VARIABLES = {
+    "OPENLINEAGE_URL": {"value": LINEAGE["url"]},
+    "OPENLINEAGE_NAMESPACE": {"value": "shop"},
+    "OPENLINEAGE_API_KEY": {"valueFrom": {"secretKeyRef": {"name": "marquez", "key": "apiKey"}}},
+}
 POLICY = ("NetworkPolicy", "shop-babelgate-pipeline")
 OPERATORS = ("many, kubeflow", "many, apache")
 
@@ -42,7 +47,7 @@ def containers(name: str = "pipeline", case: str = NIGHTLY) -> list[dict[str, An
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {each["name"]: each["value"] for each in container["env"] if each["name"] not in LINEAGE_VARIABLES}
 
 
 def applications(case: str) -> list[tuple[dict[str, Any], list[str], dict[str, str]]]:
@@ -80,6 +85,44 @@ def test_ingest_alone_gets_the_password_of_the_topic_that_it_reads(case: str) ->
     commands = {each["args"][0] for each in found}
     assert {"ingest", "metrics", "report"} <= commands
     assert {each["args"][0] for each in found if password in each["env"]} == {"ingest"}
+
+
+def test_jobs_get_the_configuration_of_openlineage() -> None:
+    found = rendered()[CONTINUOUS]
+    deployed = [only(found, "Deployment", f"-{each}")["spec"]["template"]["spec"] for each in ("ingest", "metrics")]
+    jobs = [each for pod in deployed for each in pod["containers"]]
+    jobs += [*containers(case=CONTINUOUS), *containers("refresh", CONTINUOUS)]
+    assert {each["args"][0] for each in jobs} == {"ingest", "compact", "metrics", "maintain", "report"}
+    for each in jobs:
+        given = {variable.pop("name"): variable for variable in map(dict, each["env"])}
+        assert LINEAGE_VARIABLES.items() <= given.items()
+    assert not [each for each in containers() for name in LINEAGE_VARIABLES if name in str(each["env"])]
+    for case in OPERATORS:
+        for _, _, conf in applications(case):
+            set_by_spark = {key: value for key, value in conf.items() if "OPENLINEAGE" in key}
+            assert set_by_spark == {
+                "spark.kubernetes.driverEnv.OPENLINEAGE_URL": LINEAGE["url"],
+                "spark.kubernetes.driverEnv.OPENLINEAGE_NAMESPACE": "shop",
+                "spark.kubernetes.driver.secretKeyRef.OPENLINEAGE_API_KEY": "marquez:apiKey",
+            }
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"env": {"OPENLINEAGE_API_KEY": "confidential"}}, r"pipeline\.openlineage\.env\.OPENLINEAGE_API_KEY"),
+        ({"env": {"OPENLINEAGE__TRANSPORT__AUTH": '{"apiKey":"confidential"}'}}, "name that in pipeline"),
+        ({"url": "https://joe:confidential@marquez"}, r"pipeline\.openlineage\.url"),
+        ({"url": "marquez:5000"}, "url"),
+        ({"env": {"PATH": "/tmp"}}, "PATH"),
+    ],
+)
+def test_a_configuration_of_openlineage_that_does_not_work_or_shows_a_key_is_refused(
+    given: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(AssertionError, match=reason) as refused:
+        template({"pipeline": {"cronJob": {"enabled": True}, "openlineage": given}})
+    assert "confidential" not in str(refused.value)
 
 
 def test_commands_that_run_on_are_deployments_and_the_cron_jobs_leave_them_out() -> None:

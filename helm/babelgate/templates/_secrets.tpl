@@ -20,6 +20,12 @@
 {{- end -}}
 {{- include "babelgate.refuseSecret" (list "pipeline.landing" "" .Values.pipeline.landing "leave the password out: that of a topic belongs in a Secret that pipeline.landingSecret names") -}}
 {{- $ends := concat (include "babelgate.secretKeys" . | fromJsonArray) (include "babelgate.secretVariables" . | fromJsonArray) -}}
+{{- $lineage := "put the key in a Secret, and name that in pipeline.openlineage.secret" -}}
+{{- include "babelgate.refuseSecret" (list "pipeline.openlineage.url" "" .Values.pipeline.openlineage.url $lineage) -}}
+{{- range $name, $value := .Values.pipeline.openlineage.env -}}
+{{- $key := regexMatch (printf "(%s)$" (join "|" (concat $ends (list "AUTH" "APIKEY")) | upper)) $name | ternary "secret" "" -}}
+{{- include "babelgate.refuseSecret" (list (printf "pipeline.openlineage.env.%s" $name) $key $value $lineage) -}}
+{{- end -}}
 {{- range .Values.env -}}
 {{- $variable := "put it in a Secret, and refer to that with valueFrom.secretKeyRef instead of value" -}}
 {{- $value := .value | default "" -}}

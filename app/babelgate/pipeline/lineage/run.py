@@ -118,7 +118,19 @@ def _client() -> OpenLineageClient:
                 os.environ[name] = before[name]
     if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
         say("warning: the client of OpenLineage finds no transport in its configuration, so no events are sent")
+    else:
+        # The transport `console` logs events at INFO.
+        console = logging.getLogger("openlineage.client.transport.console")
+        console.handlers, console.propagate = [_ShownEvents()], False
+        console.setLevel(logging.INFO)
     return client
+
+
+class _ShownEvents(logging.Handler):
+    """Prints to the standard error of the moment, because the log of Spark takes the place of the first one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 class _Run:

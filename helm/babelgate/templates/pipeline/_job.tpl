@@ -41,6 +41,19 @@ spark.kubernetes.{{ $pod }}.volumes.persistentVolumeClaim.data.mount.path: /data
 spark.kubernetes.driver.secretKeyRef.BABELGATE_TOKEN: {{ include "babelgate.tokensSecret" $root }}:pipeline
 {{- end }}
 {{- end }}
+{{- range $name, $value := include "babelgate.openlineage" $root | fromJson }}
+spark.kubernetes.driverEnv.{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- with $root.Values.pipeline.openlineage.secret }}
+spark.kubernetes.driver.secretKeyRef.OPENLINEAGE_API_KEY: {{ printf "%s:apiKey" . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- /* The variables of the OpenLineage client, without the key of its server. */ -}}
+{{- define "babelgate.openlineage" -}}
+{{- $variables := .Values.pipeline.openlineage.env | default dict -}}
+{{- with .Values.pipeline.openlineage.url -}}{{- $variables = merge (dict "OPENLINEAGE_URL" .) $variables -}}{{- end -}}
+{{ $variables | toJson }}
 {{- end -}}
 
 {{- /* The labels of all pods of the pipeline: those that the gateway's NetworkPolicy lets in, and those of the values. */ -}}
@@ -107,6 +120,12 @@ env:
   - {name: JAVA_TOOL_OPTIONS, value: "-XX:ActiveProcessorCount={{ int $size.tasks }}"}
   {{- if and (eq (index . 2) "ingest") $root.Values.pipeline.landingSecret }}
   - {name: BABELGATE_LANDING_PASSWORD, valueFrom: {secretKeyRef: {name: {{ $root.Values.pipeline.landingSecret | quote }}, key: password}}}
+  {{- end }}
+  {{- range $name, $value := include "babelgate.openlineage" $root | fromJson }}
+  - {name: {{ $name }}, value: {{ $value | quote }}}
+  {{- end }}
+  {{- with $root.Values.pipeline.openlineage.secret }}
+  - {name: OPENLINEAGE_API_KEY, valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: apiKey}}}
   {{- end }}
 resources:
   {{- toYaml $size.resources | nindent 2 }}
