@@ -112,6 +112,10 @@ def test_jobs_get_the_configuration_of_openlineage() -> None:
     [
         ({"env": {"OPENLINEAGE_API_KEY": "confidential"}}, r"pipeline\.openlineage\.env\.OPENLINEAGE_API_KEY"),
         ({"env": {"OPENLINEAGE__TRANSPORT__AUTH": '{"apiKey":"confidential"}'}}, "name that in pipeline"),
+        (
+            {"env": {"OPENLINEAGE__TRANSPORT": '{"auth":{"type":"api_key","apiKey":"confidential"}}'}},
+            "name that in pipeline",
+        ),
         ({"url": "https://joe:confidential@marquez"}, r"pipeline\.openlineage\.url"),
         ({"url": "marquez:5000"}, "url"),
         ({"env": {"PATH": "/tmp"}}, "PATH"),

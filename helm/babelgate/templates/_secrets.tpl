@@ -23,7 +23,9 @@
 {{- $lineage := "put the key in a Secret, and name that in pipeline.openlineage.secret" -}}
 {{- include "babelgate.refuseSecret" (list "pipeline.openlineage.url" "" .Values.pipeline.openlineage.url $lineage) -}}
 {{- range $name, $value := .Values.pipeline.openlineage.env -}}
-{{- $key := regexMatch (printf "(%s)$" (join "|" (concat $ends (list "AUTH" "APIKEY")) | upper)) $name | ternary "secret" "" -}}
+{{- /* The client reads a value that is JSON as a part of its configuration. */ -}}
+{{- $isSecret := or (regexMatch (printf "(%s)$" (join "|" (concat $ends (list "AUTH" "APIKEY")) | upper)) $name) (regexMatch "(?i)\"[a-z_-]*(api_?key|password|secret|token)\"\\s*:" $value) -}}
+{{- $key := ternary "secret" "" $isSecret -}}
 {{- include "babelgate.refuseSecret" (list (printf "pipeline.openlineage.env.%s" $name) $key $value $lineage) -}}
 {{- end -}}
 {{- range .Values.env -}}

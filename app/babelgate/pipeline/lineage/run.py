@@ -118,7 +118,7 @@ def _client() -> OpenLineageClient:
                 os.environ[name] = before[name]
     if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
         say("warning: the client of OpenLineage finds no transport in its configuration, so no events are sent")
-    else:
+    elif client.transport.kind == "console" and not os.environ.get("OPENLINEAGE_CLIENT_LOGGING"):
         # The transport `console` logs events at INFO.
         console = logging.getLogger("openlineage.client.transport.console")
         console.handlers, console.propagate = [_ShownEvents()], False
