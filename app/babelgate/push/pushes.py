@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -80,6 +79,7 @@ class Pushes:
         report: Report,
         file: PushFile | None = None,
         peers: PushPeers | None = None,
+        make_poster: Callable[..., Poster] = Poster,
     ) -> None:
         """``configured``: the targets of the configuration, by queue. ``file`` None: calls cannot change anything."""
         self._gateway = gateway
@@ -88,6 +88,7 @@ class Pushes:
         self._report = report
         self._file = file
         self._peers = peers
+        self._make_poster = make_poster
         self._stored: Stored = {}
         self._differs = asyncio.Event()
         """Set when this process and a peer have different versions."""
@@ -339,19 +340,13 @@ class Pushes:
         return wanted
 
     def _poster(self, target: PushTarget) -> Poster:
-        return Poster(
+        return self._make_poster(
             target.url,
             self._guard,
             self._gateway.clock,
             timeout_seconds=target.timeout_seconds,
             connections=target.concurrency,
-            tls=self._tls if target.url.startswith("https:") else None,
         )
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        """One for all targets, because it takes some 20 ms to make."""
-        return ssl.create_default_context()
 
 
 async def _nobody() -> Heard[Stored]:

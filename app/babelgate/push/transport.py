@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,6 +62,12 @@ class Answer:
     excerpt: str = ""
 
 
+@cache
+def authorities() -> ssl.SSLContext:
+    """The certificate authorities of this machine. Reading them takes 20 ms and more, so a process does it once."""
+    return ssl.create_default_context()
+
+
 class Poster:
     """Posts to one URL over pooled connections. It never repeats a post."""
 
@@ -73,10 +80,7 @@ class Poster:
         timeout_seconds: float,
         connections: int,
         resolve: Resolve | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls``: of connections; None: certificates are verified by the authorities of this machine, which a URL of
-        plain HTTP does not need."""
         parts = urlsplit(url)
         # httpcore would cut what follows a semicolon from the path.
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -87,7 +91,7 @@ class Poster:
         connect = min(CONNECT_SECONDS, timeout_seconds / 2)
         self._timeouts = {"connect": connect, "pool": connect, "write": timeout_seconds, "read": timeout_seconds}
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=tls or (ssl.create_default_context() if parts.scheme == "https" else None),
+            ssl_context=authorities() if parts.scheme == "https" else None,
             max_connections=connections,
             keepalive_expiry=IDLE_SECONDS,
             network_backend=GuardedBackend(guard, resolve or addresses_of),

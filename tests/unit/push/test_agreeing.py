@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,9 @@ class Peers:
 
 
 @contextlib.asynccontextmanager
-async def process(others: Others, name: str, directory: Path, ahead_ms: int = 0) -> AsyncIterator[Pushes]:
+async def process(
+    others: Others, name: str, directory: Path, ahead_ms: int = 0, make_poster: Callable[..., Poster] = Poster
+) -> AsyncIterator[Pushes]:
     """One process, with its own file. ``ahead_ms``: of its clock."""
 
     def clock() -> int:
@@ -66,7 +68,7 @@ async def process(others: Others, name: str, directory: Path, ahead_ms: int = 0)
     binding = registry.connect("local", f"sqlite:///{directory}/{name}.db", {"timeout_seconds": 30}, now_ms)
     made = Gateway({"local": binding}, Router([], Rule("*", binding, Policy())), TokenSealer(KEYS), clock=clock)
     await made.start()
-    pushes = Pushes(made, {}, ANYWHERE, lambda *post: None, PushFile(directory / name), others.of(name))
+    pushes = Pushes(made, {}, ANYWHERE, lambda *post: None, PushFile(directory / name), others.of(name), make_poster)
     await pushes.start()
     others.up[name] = pushes
     try:
@@ -137,24 +139,28 @@ async def test_what_was_removed_does_not_come_back_from_one_that_was_away(tmp_pa
         assert PushFile(tmp_path / "two").read()["q"].target is None
 
 
-async def test_a_kept_change_that_could_not_be_applied_is_applied_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_kept_change_that_could_not_be_applied_is_applied_soon(tmp_path: Path) -> None:
     others = Others()
-    failures = [OSError(24, "Too many open files")] * 2
+    failed: list[str] = []
 
-    def poster(*arguments: Any, **options: Any) -> Poster:
-        if failures:
-            raise failures.pop()
-        return Poster(*arguments, **options)
+    def failing_once(name: str) -> Callable[..., Poster]:
+        def poster(*arguments: Any, **options: Any) -> Poster:
+            if name not in failed:
+                failed.append(name)
+                raise OSError(24, "Too many open files")
+            return Poster(*arguments, **options)
 
-    monkeypatch.setattr("babelgate.push.pushes.Poster", poster)
-    async with process(others, "one", tmp_path) as one, process(others, "two", tmp_path) as two:
+        return poster
+
+    async with (
+        process(others, "one", tmp_path, make_poster=failing_once("one")) as one,
+        process(others, "two", tmp_path, make_poster=failing_once("two")) as two,
+    ):
         with pytest.raises(OSError, match="Too many open files"):
             await one.put(ANYONE, "q", target(URL))
         for each in (one, two):
             await until(partial(is_pushed, each))
-    assert not failures, "both have failed once"
+    assert {*failed} == {"one", "two"}
 
 
 async def is_pushed(pushes: Pushes) -> bool:

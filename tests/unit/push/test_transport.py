@@ -11,7 +11,15 @@ import pytest
 
 from babelgate.push import transport
 from babelgate.push.addresses import AddressGuard
-from babelgate.push.transport import MAX_RETRY_AFTER_SECONDS, Answer, NoAnswer, NotConnected, Resolve, retry_after
+from babelgate.push.transport import (
+    MAX_RETRY_AFTER_SECONDS,
+    Answer,
+    NoAnswer,
+    NotConnected,
+    Resolve,
+    authorities,
+    retry_after,
+)
 from tests.harness.local import free_port
 from tests.harness.webhooks import Post, Script, answer, poster, receiver
 
@@ -164,6 +172,16 @@ async def test_a_receiver_that_does_not_speak_tls_is_no_connection() -> None:
         with pytest.raises(NotConnected):
             await made.post([], b"{}")
     assert server.posts == []
+
+
+@pytest.mark.parametrize(("scheme", "reads"), [("http", 0), ("HTTP", 0), ("https", 1), ("HTTPS", 1)])
+async def test_authorities_are_read_once_and_only_for_tls(scheme: str, reads: int) -> None:
+    authorities.cache_clear()
+    for number in range(3):
+        async with poster(f"{scheme}://127.0.0.1/{number}"):
+            pass
+    assert authorities.cache_info().misses == reads
+    assert authorities.cache_info().hits == 2 * reads
 
 
 def resolving(*answers: Sequence[str]) -> Resolve:
