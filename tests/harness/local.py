@@ -23,7 +23,7 @@ from tests.harness.ci import missing
 
 @cache
 def authorities() -> ssl.SSLContext:
-    """What a client of HTTP verifies servers by. To read them takes longer than a request: 20 ms, once in a process."""
+    """The certificate authorities that clients trust. Reading them takes 20 ms, so a process does it once."""
     return httpx.create_ssl_context()
 
 
