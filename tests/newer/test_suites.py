@@ -29,7 +29,8 @@ _WHOLE = ("-m", f"not ({_ELSEWHERE})")
 _REDIS = [f"tests/brokers/redis/test_{name}.py" for name in ("connection", "contract", "errors", "rights")]
 _VALKEY = [f"tests/brokers/redis/test_{name}.py" for name in ("connection", "errors", "rights")]
 _VALKEY += [
-    f"tests/brokers/redis/test_contract.py::Test{suite}" for suite in ("Attempts", "DeadLetters", "Leases", "Settle")
+    f"tests/brokers/redis/test_contract.py::Test{suite}"
+    for suite in ("Attempts", "DeadLetters", "Leases", "Life", "Receive", "Settle")
 ]
 _UNITS = [f"tests/unit/{name}" for name in ("cluster", "config", "envelope", "runtime", "server")]
 _HTTP = [f"tests/http/test_{name}.py" for name in ("bodies", "direct")]
@@ -53,8 +54,8 @@ SUITES: Mapping[str, Suite] = {
 """Of each server and of Python, what depends most on it, and everything: tests/harness/repeated.py has that.
 
 Of a server, that is how it connects, refuses, limits, declares, keeps types and reports; of Python, its event loop,
-sockets, JSON and SQLite. Valkey has the engine of Redis: of the contract, it runs the suites whose scripts write most.
-Altogether it takes two minutes of CPU."""
+sockets, JSON and SQLite. Valkey has the engine of Redis. Of the contract it runs the suites whose scripts write most,
+and those that wait and restart the server. Only the whole suite has the rest of the contract on Valkey."""
 
 
 @pytest.mark.parametrize("name", SUITES)
