@@ -23,6 +23,7 @@ import pytest
 from tests.brokers import registry
 from tests.harness.broker import Variant
 from tests.harness.essential import BEYOND, ESSENTIAL, NOT_ESSENTIAL
+from tests.harness.repeated import has_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 GREEN = ROOT / ".ci/green"
@@ -128,8 +129,11 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "openapi/": ("clients", "document"),
     "requirements-site.txt": ("site",),
     "tests/brokers/": (*BROKERS, "processes"),
+    "tests/brokers/artemis/server.py": ("artemis", "units"),
     "tests/brokers/kafka/harness.py": ("kafka", "pipeline"),
     "tests/brokers/kafka/server.py": ("kafka", "pipeline"),
+    "tests/brokers/redis/harness.py": ("redis", "newer", "units"),
+    "tests/brokers/servicebus/server.py": ("servicebus", "units"),
     "tests/e2e/": (*BROKERS, "processes", "document"),
     "tests/e2e/clients/": ("processes",),
     "tests/e2e/new_broker/": ("processes",),
@@ -176,6 +180,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/http/": (*BROKERS, "http"),
     "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
     "tests/suites/": BROKERS,
+    "tests/suites/settle.py": (*BROKERS, "units"),
     "tools/compose": ("processes",),
     "tools/api_reference.py": ("site",),
     "tools/docs_site": ("site",),
@@ -193,7 +198,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tools/sbom.py": ("image",),
     "tools/recording.py": (),
     "tools/screenshots.py": (),
-    "tools/servicebus_emulator/": ("servicebus", "clients", "processes"),
+    "tools/servicebus_emulator/": ("servicebus", "clients", "processes", "units"),
     "tools/up_local.py": ("processes",),
     "zensical.toml": ("site",),
     **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},
@@ -274,6 +279,9 @@ class Selection:
     def reads(self, path: str) -> bool:
         """Whether a file may have tests of the selection."""
         if self.essential:
+            # The test of the rows needs to see all tests that they are about.
+            if has_rows(path):
+                return True
             return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL)) and not longest(BEYOND, path)
         if longest(TESTS, path) is None or is_essential_file(path):
             return False

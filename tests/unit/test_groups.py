@@ -156,6 +156,11 @@ def test_a_file_that_make_test_runs_whole_is_read_for_it_alone(path):
     assert not Selection(",".join(GROUPS)).reads(path) and not Selection("1/8").reads(path)
 
 
+@pytest.mark.parametrize("path", ["tests/brokers/test_lost_replies.py", "tests/newer/test_suites.py"])
+def test_files_of_repeated_tests_are_read_for_the_test_of_their_rows(path):
+    assert Selection("essential").reads(path)
+
+
 def test_what_is_dear_is_left_to_its_group():
     """The whole of a file, and one test of a file whose others are essential."""
     whole, one = "tests/unit/test_sharing.py", "tests/http/test_upload.py"

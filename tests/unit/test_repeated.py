@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.brokers import registry
 from tests.harness.repeated import COLLECTED, TABLE, Repeated, row_of
+
+_NAMES = sorted((variant.name for variant in registry.ALL), key=len, reverse=True)
+_VARIANT = re.compile(rf"(?<![^-])({'|'.join(map(re.escape, _NAMES))})(?=[\]-])")
 
 
 @pytest.fixture
@@ -27,6 +31,22 @@ def test_a_row_marks_tests(row: Repeated, collected: Sequence[str]) -> None:
 def test_each_repeated_test_runs_on_another_variant(collected: Sequence[str]) -> None:
     run = {nodeid.partition("[")[0] for nodeid in collected if row_of(nodeid) is None}
     assert {nodeid.partition("[")[0] for nodeid in collected if row_of(nodeid) is not None} - run == set()
+
+
+def test_each_repeated_case_runs_on_another_variant(collected: Sequence[str]) -> None:
+    """Where the cases of a contract are cut, SQLite or Redis has them all, in a file of its own."""
+    run = {_case_of(nodeid) for nodeid in collected if row_of(nodeid) is None}
+    repeated = {_case_of(nodeid) for nodeid in collected if row_of(nodeid) is not None}
+    assert {each for each in repeated - run if "*" in each and "test_contract.py" not in each} == set()
+    if any(nodeid.startswith("tests/brokers/sqlite/test_contract.py") for nodeid in collected):
+        assert {each for each in repeated - run if "*" in each} == set()
+
+
+def _case_of(nodeid: str) -> str:
+    """A test and its parameters, whatever the broker is."""
+    path, _, parameters = nodeid.partition("[")
+    path = re.sub(r"tests/brokers/\w+/test_contract", "tests/brokers/*/test_contract", path)
+    return f"{path}[{_VARIANT.sub('*', parameters)}"
 
 
 def test_a_row_is_about_its_variant_alone() -> None:
