@@ -133,6 +133,15 @@ class TestOutages:
         deliveries = [await reserved(one, native), await reserved(one, native)]
         assert [each.body for each in deliveries] == [message("first").body, message("second").body]
 
+    async def test_a_publish_does_not_need_the_consuming_connection(
+        self, one: RabbitBinding, native: NativeQueue, queue: str
+    ) -> None:
+        await one.publish(native, [message("before")])
+        await one._consume_connection.close()
+        for name in (queue, f"{queue}.other"):
+            assert await one.publish(one.native_queue(name, {}), [message("after")]) == [None]
+        assert not one._consume_connection.is_open
+
     @pytest.mark.parametrize("cut", [True, False], ids=["cut", "silent"])
     async def test_a_purge_whose_answer_is_lost_is_unknown(
         self, between: Proxy, one: RabbitBinding, native: NativeQueue, cut: bool

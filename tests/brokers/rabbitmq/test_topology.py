@@ -10,7 +10,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
-from babelgate.brokers.rabbitmq.delays import DELAY_TOPOLOGY
+from babelgate.brokers.rabbitmq.delays import DELAY_TOPOLOGY, delayed_topology
 from babelgate.brokers.rabbitmq.options import queue_of
 from babelgate.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from babelgate.brokers.rabbitmq.topology import Declarer
@@ -192,6 +192,16 @@ async def test_many_declarations_take_their_time_while_each_is_answered() -> Non
     # All together take longer than the answer to one may.
     await Declarer(slow, answer_seconds=4).ensure(DELAY_TOPOLOGY, "active")
     assert slow.declared == len(DELAY_TOPOLOGY.exchanges) + len(DELAY_TOPOLOGY.queues) + len(DELAY_TOPOLOGY.bindings)
+
+
+async def test_topologies_that_wait_for_their_turn_leave_out_what_another_has_declared() -> None:
+    slow: Any = Slow(0.001)
+    declarer, queues = Declarer(slow), 6
+    wanted = [delayed_topology(f"orders.{number}") for number in range(queues)]
+    await asyncio.gather(*(declarer.ensure(each, "active") for each in wanted))
+    shared = len(DELAY_TOPOLOGY.exchanges) + len(DELAY_TOPOLOGY.queues) + len(DELAY_TOPOLOGY.bindings)
+    # Two at a time declare everything; each of the others only the binding of its own queue.
+    assert slow.declared <= 2 * shared + queues
 
 
 async def test_a_declaration_without_an_answer_is_unavailable() -> None:

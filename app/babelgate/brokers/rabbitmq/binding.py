@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
@@ -112,7 +113,10 @@ class RabbitBinding:
             open_alone=self._isolated.of_existing,
             broker=name,
         )
-        declarer = Declarer(consuming)
+        # Each connection declares what it uses: neither waits for the other, and in a cluster the node that declares a
+        # queue is the one that uses it first.
+        locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        declarer = Declarer(consuming, locks)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
@@ -120,7 +124,7 @@ class RabbitBinding:
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
-        self._publisher = ConfirmedPublisher(publishing, declarer, timeout_seconds, nacks)
+        self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`babelgate.brokers.rabbitmq.options.queue_of`."""

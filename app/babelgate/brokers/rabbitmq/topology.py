@@ -45,14 +45,15 @@ class Declarer:
     def __init__(
         self,
         connection: AmqpConnection,
+        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
         max_parts: int = _MAX_PARTS,
         answer_seconds: float = DECLARE_SECONDS,
     ) -> None:
-        """``max_parts``: the most exchanges, queues and bindings that are remembered; at least one.
-        ``answer_seconds``: see DECLARE_SECONDS."""
+        """``locks``: by queue name, shared with the declarers of other connections of this process. ``max_parts``: the
+        most exchanges, queues and bindings that are remembered; at least one. ``answer_seconds``: see
+        DECLARE_SECONDS."""
         self._connection = connection
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By queue name."""
+        self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
         self._ensured: Recent[tuple[int, Mode], Topology] = Recent(_REMEMBERED)
         self._existing: Recent[tuple[Mode, _Part], None] = Recent(max_parts)
@@ -97,16 +98,22 @@ class Declarer:
             self._generation = generation
             self._ensured.clear()
             self._existing.clear()
-        if missing := [part for part in _parts(topology) if (mode, part) not in self._existing]:
+        if self._missing(topology, mode):
             try:
                 async with self._turns:
-                    await self._ensure_parts(missing, mode, generation)
+                    # Again: another topology may have ensured them meanwhile.
+                    if missing := self._missing(topology, mode):
+                        await self._ensure_parts(missing, mode, generation)
             except TimeoutError:
                 reason = f"no answer to a declaration within {self._answer_seconds:g} s"
                 raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
         # After a reconnect nothing is remembered, and the next caller checks again.
         if generation == self._connection.generation:
             self._ensured[id(topology), mode] = topology
+
+    def _missing(self, topology: Topology, mode: Mode) -> list[_Part]:
+        """The parts of ``topology`` that are not known to exist."""
+        return [part for part in _parts(topology) if (mode, part) not in self._existing]
 
     async def _ensure_parts(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
         # A separate channel, because a refused declaration closes it.
@@ -148,8 +155,8 @@ class Declarer:
             if refused is not None:
                 channel = await self._connection.channel()
             try:
-                # One at a time: while one channel declares a quorum queue, RabbitMQ confirms it to another before it
-                # has a leader, and then refuses the first messages.
+                # One at a time: while one connection declares a quorum queue, RabbitMQ confirms it to another before
+                # it has a leader, and then refuses the first messages.
                 async with self._locks.setdefault(queue.name, asyncio.Lock()):
                     await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._supported(arguments))
                 return channel
