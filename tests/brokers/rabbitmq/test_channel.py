@@ -13,6 +13,7 @@ from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
 from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms, Nacked, Returned, Unconfirmed
 from babelgate.brokers.rabbitmq.frames import publish
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
+from babelgate.brokers.rabbitmq.receive import ConsumerEnded, QueueReceiver
 from tests.brokers.rabbitmq.harness import client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
@@ -90,6 +91,23 @@ async def test_a_consumer_hears_that_its_queue_is_gone(rabbit: RabbitServer, cha
         foreign.queue_delete(queue)
     await asyncio.wait_for(ended.wait(), 60)
     assert channel.is_open
+
+
+async def test_a_wait_whose_consumer_the_broker_ends_says_so(
+    rabbit: RabbitServer, channel: Channel, queue: str
+) -> None:
+    receiver = QueueReceiver(f"{queue}.empty", asyncio.get_running_loop().create_task)
+    with client(rabbit.url()) as foreign:
+        foreign.queue_declare(f"{queue}.empty", durable=True)
+        waiting = asyncio.create_task(receiver.take(channel, 1, asyncio.get_running_loop().time() + 60))
+
+        def consumers() -> int:
+            return int(foreign.queue_declare(f"{queue}.empty", passive=True).method.consumer_count)
+
+        await eventually(lambda: consumers() == 1)
+        foreign.queue_delete(f"{queue}.empty")
+    with pytest.raises(ConsumerEnded, match="the broker has ended a consumer"):
+        await waiting
 
 
 async def test_a_queue_that_is_missing_ends_the_channel_with_the_brokers_words(channel: Channel, queue: str) -> None:

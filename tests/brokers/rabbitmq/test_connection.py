@@ -6,10 +6,13 @@ import asyncio
 import logging
 import socket
 import time
+from typing import Any, cast
 
 import pytest
 
 from babelgate.brokers.rabbitmq.channel import ChannelGone
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.url import parameters_of
 from babelgate.errors import BrokerUnavailable
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked, virtual_host
@@ -44,6 +47,25 @@ async def test_close_is_idempotent_and_a_later_call_connects_again(rabbit: Rabbi
             await channel.get("q", 1)
         await link.open()
         assert link.generation == 2
+
+
+class Suspended(AmqpConnection):
+    """The process stands still while a channel opens, which then takes some more round trips."""
+
+    opened: Any = object()
+
+    async def _connected(self) -> Any:
+        self._reader = cast(Any, object())
+
+    async def _open_channel(self, *_: object) -> Any:
+        time.sleep(2.2)  # noqa: ASYNC251
+        await asyncio.sleep(0.3)
+        return self.opened
+
+
+async def test_after_a_suspension_a_channel_has_half_of_its_time() -> None:
+    link = Suspended("rabbit", parameters_of("amqp://h", {}), "publish", timeout_seconds=2)
+    assert await link.channel() is link.opened
 
 
 async def test_a_process_that_was_suspended_reads_the_answer_before_it_gives_the_server_up(

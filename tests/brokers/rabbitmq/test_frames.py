@@ -238,6 +238,15 @@ def test_one_property_that_cannot_be_read_costs_only_itself(type_: bytes, timest
     assert (found.message_id, found.message_type, found.app_id, moment) == expected
 
 
+def test_tables_that_are_nested_too_deeply_cost_only_themselves() -> None:
+    table = b""
+    for _ in range(500):
+        table = b"\x01aF" + struct.pack(">I", len(table)) + table
+    headers = struct.pack(">I", len(table)) + table
+    found = properties_of(struct.pack(">HHQH", 60, 0, 5, 0x2000 | 0x80) + headers + b"\x04id-1")
+    assert (found.headers, found.message_id) == (None, "id-1")
+
+
 _SHORT = st.text(max_size=60) | st.none()
 _VALUE = st.text() | st.binary() | st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(-(1 << 63), (1 << 63) - 1)
 _TABLE = st.dictionaries(st.text(max_size=60), _VALUE | st.booleans() | st.floats(allow_nan=False) | st.lists(_VALUE))

@@ -17,6 +17,7 @@ import pytest
 from aio_pika.abc import UnderlayConnection
 from pamqp.body import ContentBody
 from pamqp.commands import Basic, Channel, Confirm, Connection
+from pamqp.header import ContentHeader
 
 from babelgate.brokers.rabbitmq import channel as channels
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
@@ -48,7 +49,7 @@ CALLS: list[tuple[object, str, Call, str]] = [
     (aiormq.channel.Channel, "close", Call(SELF, "exception", timeout=1), "channel.Channel.close"),
     (aiormq.channel.Channel, "basic_qos", Call(SELF, prefetch_count=1), "channel.Channel.consume"),
     (aiormq.channel.Channel, "queue_declare", Call(SELF, "queue", passive=1, durable=1, arguments=1), "topology"),
-    (aiormq.channel.Channel, "queue_purge", Call(SELF, "queue"), "stats"),
+    (aiormq.channel.Channel, "queue_purge", Call(SELF, "queue"), "isolation"),
     (aiormq.channel.Channel, "queue_bind", Call(SELF, "queue", "exchange", "key"), "topology"),
     (aiormq.channel.Channel, "exchange_bind", Call(SELF, "destination", "source", "key"), "topology"),
     (
@@ -171,6 +172,20 @@ async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) 
     done, _ = await asyncio.wait({batch.done}, timeout=60)
     assert done, "aiormq reads frames in another way: see babelgate.brokers.rabbitmq.incoming"
     await asyncio.wait_for(channel.barrier(), 60)
+
+
+async def test_the_rest_of_a_message_whose_channel_has_ended_is_dropped(channel: channels.Channel) -> None:
+    getting = asyncio.create_task(channel.get("orders", 1))
+    await asyncio.sleep(0)
+    got = Basic.GetOk(delivery_tag=1, redelivered=False, exchange="", routing_key="orders", message_count=0)
+    method, header = (pamqp.frame.marshal(each, 1)[7:-1] for each in (got, ContentHeader(body_size=4)))
+    assert channel.content_method(method)
+    channel.content_header(header)
+    channel.content_body(b"{ ")
+    await channel.close()
+    with pytest.raises(channels.ChannelGone):
+        await getting
+    channel.content_body(b" }")
 
 
 def test_properties_have_flags_by_name() -> None:

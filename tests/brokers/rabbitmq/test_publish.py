@@ -152,6 +152,18 @@ async def test_the_limit_is_learned_once_for_each_connection(rabbit: RabbitServe
                     assert await line.publish(b"y" * 70_000) == [None]
 
 
+async def test_large_messages_at_the_same_time_try_a_size_once(rabbit: RabbitServer, queue: str) -> None:
+    async with proxy("127.0.0.1", rabbit.port) as between:
+        with rabbit.configured(max_message_size=65_536):
+            async with lined(f"amqp://guest:guest@127.0.0.1:{between.port}/", queue) as line:
+                assert await asyncio.gather(*(line.publish(b"x" * 20_000) for _ in range(50))) == [[None]] * 50
+                # The method channel.open: to declare, to try the size, and for the others.
+                assert between.sent.count(b"\x00\x14\x00\x0a") == 3
+                refused = await asyncio.gather(*(line.publish(b"y" * 70_000) for _ in range(10)))
+                assert [type(outcome) for (outcome,) in refused] == [BodyTooLarge] * 10
+                assert between.sent.count(b"y" * 60_000) == 1
+
+
 async def test_a_large_message_that_is_not_confirmed_keeps_no_other_queue_waiting(
     rabbit: RabbitServer, queue: str
 ) -> None:

@@ -329,7 +329,7 @@ class TestChannels:
         assert sorted(names) == [f"{queue}.28", f"{queue}.29"]
         await channels.close()
 
-    async def test_of_ever_new_queues_few_receivers_are_kept_and_a_wait_goes_on(
+    async def test_of_ever_new_queues_few_receivers_are_kept_and_all_that_are_busy(
         self, one: RabbitBinding, link: AmqpConnection, queue: str
     ) -> None:
         channels = ChannelPool(link.channel, lambda: 10)
@@ -342,12 +342,18 @@ class TestChannels:
             return waited.name in reserving._receivers
 
         await until(is_waiting)
+        receiver = reserving._receivers[waited.name]
         for other in others:
             assert await reserving.reserve(other.options, 1, 0) == []
-        assert sorted(reserving._receivers) == [each.name for each in others[-2:]]
+        assert reserving._receivers[waited.name] is receiver
+        assert sorted(reserving._receivers) == [waited.name, others[-1].name]
         await put(one, waited, 1)
         (delivery,) = await waiting
         assert await HandleSettler("rabbit", 10, channels.of_generation).ack([delivery.handle]) == [None]
+        # Not busy any more, it is forgotten.
+        for other in others[:2]:
+            assert await reserving.reserve(other.options, 1, 0) == []
+        assert sorted(reserving._receivers) == [each.name for each in others[:2]]
         await channels.close()
 
     async def test_an_idle_channel_is_closed_unless_something_is_out_on_it(

@@ -325,6 +325,9 @@ class Channel:
         gone.__cause__ = cause
         self._confirms.abandon(gone)
         self._unsettled.clear()
+        # The rest of a message that is half read has no get to answer any more. The channel stays in the reader's
+        # ``contents`` until its number is used again: it drops what arrives late, and aiormq would decode it.
+        self._method = None
         for _, ended in self._consumers.values():
             ended()
         self._consumers.clear()

@@ -23,7 +23,7 @@ from babelgate.brokers.rabbitmq.incoming import FrameReader, Transport
 from babelgate.brokers.rabbitmq.url import ConnectionParameters
 from babelgate.errors import BrokerUnavailable
 from babelgate.observe.logs import get_logger
-from babelgate.runtime.background import BackgroundTasks
+from babelgate.runtime.background import BackgroundTasks, error_seen
 
 _CLOSE_SECONDS = 4.0
 _GRACE_SECONDS = 0.5
@@ -100,13 +100,20 @@ class AmqpConnection:
         """A new channel; ``confirms`` enables publisher confirms. Raises BrokerUnavailable within 10 s."""
         connection = await self._connected()
         assert self._reader is not None
-
-        def late(broker: str, _: str) -> BrokerUnavailable:
-            self.mark_suspect()
-            return BrokerUnavailable(broker, f"no channel within {self._channel_seconds:g} s")
-
-        opening = self._open_channel(connection, self._reader, confirms)
-        return await within(self._channel_seconds, self.broker, opening, late)
+        opening = asyncio.create_task(self._open_channel(connection, self._reader, confirms))
+        # Its error is marked as seen, also where the caller was cancelled and does not see it.
+        opening.add_done_callback(error_seen)
+        try:
+            # After a pause of this process the first wait ends although answers have arrived; the second reads them.
+            # A channel takes several round trips, so that the grace of bounded.within may be too short.
+            for _ in range(2):
+                await asyncio.wait({opening}, timeout=self._channel_seconds / 2)
+            if opening.done():
+                return opening.result()
+        finally:
+            opening.cancel()
+        self.mark_suspect()
+        raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._channel_seconds:g} s")
 
     async def _open_channel(self, connection: Connection, reader: FrameReader, confirms: bool) -> Channel:
         used = connection.channels

@@ -58,7 +58,7 @@ TAG = struct.Struct(">QB")
 _FLAGS = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 
-_UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
+_UNREADABLE = (ValueError, OverflowError, OSError, IndexError, RecursionError, struct.error)
 
 _throttled = LogThrottle(get_logger(__name__))
 
@@ -111,8 +111,8 @@ class FrameReader(asyncio.Protocol):
     """Replaces the stream of aiormq, and passes on what it does not take.
 
     ``transport``: that of the connection, to write to. ``contents``: the receivers of message content by channel
-    number. ``blocked``: the broker's reason while it blocks
-    publishers. ``closed``: its reason for closing the connection. ``heard``: how often bytes have arrived.
+    number. ``blocked``: the broker's reason while it blocks publishers. ``closed``: its reason for closing the
+    connection. ``heard``: how often bytes have arrived.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -218,7 +218,7 @@ class FrameReader(asyncio.Protocol):
         return data[at:]
 
     def _note(self, method: bytes) -> None:
-        """Keep what the broker says of the whole connection."""
+        """Note a block, its end, or the reason for a close."""
         if method.startswith(_BLOCKED):
             self.blocked = short_at(method, 4)[0] or "no reason given"
         elif method.startswith(_CLOSE):
@@ -274,7 +274,7 @@ def properties_of(header: bytes) -> Basic.Properties:
             elif kind == "table":
                 start, at = at + 4, at + 4 + _LENGTH.unpack_from(header, at)[0]
                 table = header[start:at]
-                # A copy, because its reader may change it.
+                # A copy, because its reader may change it. Nested tables are shared, and must not be changed.
                 value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else tables.decoded(table)
             elif kind == "timestamp":
                 start, at = at, at + tables.TIME.size
@@ -299,5 +299,5 @@ def _present(flags: int) -> Sequence[tuple[str, str]]:
 
 @lru_cache(_USUAL)
 def _table_of(data: bytes) -> Mapping[str, Any]:
-    """The table in ``data``. Most messages have the same."""
+    """The table in ``data``, shared by all messages that have the same: callers copy it before they change it."""
     return tables.decoded(data)

@@ -2,7 +2,9 @@
 
 RabbitMQ closes the connection for ``basic.get`` on a stream, and when a queue fails while it answers. AMQP cannot ask
 for the type of a queue that another program declares. So such a queue is received on a connection of its own until a
-receive has been answered. See docs/adr/0005-rabbitmq-receiving.md.
+receive has been answered, and purged on one (:meth:`StatsChannel.purge`). A missing queue closes the channel that
+counts its messages, so pings and counts have a channel of their own, :class:`StatsChannel`. See
+docs/adr/0005-rabbitmq-receiving.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
@@ -116,6 +117,8 @@ class ConfirmedPublisher:
         self._nacks = nacks or NackErrors(connection.broker)
         self._timeout_seconds = timeout_seconds
         self._sizes = AcceptedSizes()
+        self._trying: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """By exchange and routing key: locked while a body of an unproven size is in flight there."""
         self._opening: dict[str, SharedConnect[Channel]] = {}
         self._channels: dict[str, Channel] = {}
         """By lane: an exchange, or _OTHERS."""
@@ -126,20 +129,40 @@ class ConfirmedPublisher:
 
         A body of an unproven size waits for the confirms of those before it, and those behind it wait for its confirm.
         One beyond the limit of the server is BodyTooLarge. Takes at most ``timeout_seconds``, connecting and declaring
-        included, and 2 s more where the management API is queried about a refusal. When nothing was written it raises
-        BrokerUnavailable, StorageFull at once while the broker blocks publishers, or BrokerRejected for the topology.
+        included, and 2 s more where the management API is queried about a refusal. Before the write it raises
+        BrokerUnavailable, StorageFull at once while the broker blocks publishers, or BrokerRejected for the topology;
+        but a channel that closes just before the write is the outcome of its messages, BrokerUnavailable.
         """
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         self._sizes.of_connection(self._connection.generation + (not self._connection.is_open))
         outcomes: list[Outcome] = []
         for run in self._sizes.runs(messages):
+            size = len(run[0].body)
+            is_known = size <= self._sizes.proven or self._sizes.refusal(size) is not None
+            send = self._send if is_known else self._try
             try:
-                outcomes += await self._send(run, topology, mode, until)
+                outcomes += await send(run, topology, mode, until)
             except BabelgateError as error:
                 if len(run) == len(messages):
                     raise
                 outcomes += failure_for_each(error, len(run))
         return outcomes
+
+    async def _try(
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float
+    ) -> list[Outcome]:
+        """Write one message of an unproven size, one at a time to the same queue: its outcome decides on the next."""
+        first = messages[0]
+        lock = self._trying.setdefault((first.exchange, first.routing_key), asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(until):
+                await lock.acquire()
+        except TimeoutError:
+            raise self._unavailable() from None
+        try:
+            return await self._send(messages, topology, mode, until)
+        finally:
+            lock.release()
 
     async def _send(
         self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float
@@ -160,7 +183,7 @@ class ConfirmedPublisher:
                 await self._ensure(messages, topology, mode)
                 channels = {lane: await self._channel(lane) for lane in lanes}
         except TimeoutError:
-            raise BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s") from None
+            raise self._unavailable() from None
         try:
             # The broker may have blocked publishers since the first check.
             self._check_blocked()
@@ -211,6 +234,9 @@ class ConfirmedPublisher:
         lane = exchange if len(self._opening) < _MAX_LANES else _OTHERS
         self._opening.setdefault(lane, SharedConnect(self._connection.broker, partial(self._open, lane)))
         return lane
+
+    def _unavailable(self) -> BrokerUnavailable:
+        return BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s")
 
     def _check_blocked(self) -> None:
         if (why := self._connection.blocked) is not None:

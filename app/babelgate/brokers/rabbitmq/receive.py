@@ -169,12 +169,25 @@ class QueueReceiver:
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._taking = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a caller is served, or a consumer has not ended."""
+        return bool(self._taking or self._lingering or self._ending)
 
     async def take(self, channel: Channel, limit: int, until: float) -> list[NativeMessage]:
         """Up to ``limit`` messages as soon as there is one; none at the loop's time ``until``.
 
         Raises ConsumerEnded, ChannelGone and AMQP errors; messages that it does not return are requeued.
         """
+        self._taking += 1
+        try:
+            return await self._take(channel, limit, until)
+        finally:
+            self._taking -= 1
+
+    async def _take(self, channel: Channel, limit: int, until: float) -> list[NativeMessage]:
         if self._ending:
             # Their messages are requeued first, so that they keep their order.
             await asyncio.wait(self._ending)
@@ -244,10 +257,13 @@ class QueueReceiver:
             self._lingering = consumer
             self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
             return []
+        is_cancelled = not consumer.usable and consumer.channel.is_open
         self._left = None
         if arrived := await consumer.stop():
             return arrived
-        raise ConsumerEnded if consumer.channel.is_open else ChannelGone("the channel was closed")
+        if is_cancelled:
+            raise ConsumerEnded("the broker has ended a consumer")
+        raise ChannelGone("the channel was closed")
 
     def _unlinger(self) -> TemporaryConsumer | None:
         consumer, self._lingering = self._lingering, None
@@ -279,7 +295,7 @@ class QueueReceivers:
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
-        self._receivers: Recent[str, QueueReceiver] = Recent(max_receivers)
+        self._receivers: Recent[str, QueueReceiver] = Recent(max_receivers, lambda each: each.is_busy)
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.binding.Binding.reserve`. Tries once more without the queue or a channel."""

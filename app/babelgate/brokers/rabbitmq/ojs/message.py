@@ -45,6 +45,8 @@ _BY_BROKER = {
     "delivery_limit": "the delivery limit of the queue was reached",
     "rejected": "rejected",
 }
+"""The error of a job that no worker failed, by the reason with which RabbitMQ dead-lettered it:
+https://www.rabbitmq.com/docs/dlx#effects"""
 
 
 class Carried(msgspec.Struct, frozen=True):
