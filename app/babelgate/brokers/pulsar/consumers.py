@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from babelgate.brokers.bounded import signalled
@@ -40,7 +40,8 @@ class QueueConsumers:
         self.closed = False
         self._changed = changed
         self._woken = asyncio.Event()
-        self._opening = asyncio.Lock()
+        self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By topic, held while its consumer is being made."""
         self._acked_for_others = client.acked_for_others
 
     async def listen(self) -> None:
@@ -54,27 +55,27 @@ class QueueConsumers:
         """The consumers of ``topics``, made where there are none. Raises PulsarError, ConnectionEnded and
         BabelgateError."""
         made = []
-        async with self._opening:
-            # No consumer is being made any more when the first error is raised.
-            for each in await asyncio.gather(*map(self._open, topics), return_exceptions=True):
-                if isinstance(each, BaseException):
-                    raise each
-                made.append(each)
+        # No consumer is being made any more for this call when the first error is raised.
+        for each in await asyncio.gather(*map(self._open, topics), return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            made.append(each)
         return made
 
     async def _open(self, topic: str) -> TopicConsumer:
-        if (found := self.by_topic.get(topic)) is not None:
-            return found
-        if self.closed:
-            raise BrokerUnavailable(self.client.broker, "the gateway disconnects")
-        consumer = TopicConsumer(await self.client.owner(topic), topic, self._arrived, self._ended)
-        try:
-            await consumer.open(key_shared=self.queue.key_shared)
-        except BaseException:
-            self.client.forget(topic)
-            raise
-        self.by_topic[topic] = consumer
-        return consumer
+        async with self._opening[topic]:
+            if (found := self.by_topic.get(topic)) is not None:
+                return found
+            if self.closed:
+                raise BrokerUnavailable(self.client.broker, "the gateway disconnects")
+            consumer = TopicConsumer(await self.client.owner(topic), topic, self._arrived, self._ended)
+            try:
+                await consumer.open(key_shared=self.queue.key_shared)
+            except BaseException:
+                self.client.forget(topic)
+                raise
+            self.by_topic[topic] = consumer
+            return consumer
 
     async def ask_again(self, consumer: TopicConsumer) -> None:
         """Have the broker look for messages of a topic at once, which it does when it gets a permit. Another consumer
@@ -150,11 +151,12 @@ class QueueConsumers:
             await signalled(self._woken, until - asyncio.get_running_loop().time())
 
     def forget(self, consumer: TopicConsumer) -> None:
-        """Give ``consumer``, which ends, neither permits nor calls any more."""
+        """Give ``consumer``, which ends, neither permits nor calls any more. A receive that waits makes another one."""
         if self.by_topic.get(consumer.topic) is consumer:
             del self.by_topic[consumer.topic]
         elif consumer in self.former:
             self.former.remove(consumer)
+        self._woken.set()
 
     async def close(self) -> None:
         """End all consumers: what they hold is delivered again, uncounted. Waits end."""
@@ -184,7 +186,6 @@ class QueueConsumers:
     def _ended(self, consumer: TopicConsumer) -> None:
         self.forget(consumer)
         self.client.forget(consumer.topic)
-        self._woken.set()
 
     def _arrived(self, entry: Entry) -> None:
         consumer = entry.consumer

@@ -139,7 +139,8 @@ class ReceivingQueue:
             return sum(count for _, count in await self._consumers.undelivered())
 
     async def close(self) -> None:
-        """End all consumers: what they hold is delivered again, uncounted. Waiting reserves end."""
+        """End all consumers: what they hold is delivered again, uncounted. Reserves that wait raise
+        BrokerUnavailable."""
         if self._timer is not None:
             self._timer.cancel()
         self._consumers.closed = True

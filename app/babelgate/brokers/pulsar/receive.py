@@ -1,6 +1,6 @@
 """Receives the messages of one queue for concurrent callers.
 
-A consumer has permits only while somebody waits, and as few as possible: they cannot be taken back.
+A consumer has permits only while a receive waits, and as few as possible: they cannot be taken back.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 from babelgate.runtime import turns
 
 _PROBES = 5
-"""How often a reserve that does not wait asks the broker what it has, with pauses, while the backlog has messages that
-do not come: the backlog also counts those that are delayed, or leased by others."""
+"""How often a reserve that does not wait, or has just given a permit, asks the broker what it has, with pauses, while
+the backlog has messages that do not come: the backlog also counts those that are delayed, or leased by others."""
 
 _QUIET_SECONDS = 0.02
 """How long to wait for a message that was just counted, or asked for once more; another consumer may have it."""
@@ -113,15 +113,22 @@ class PermitReceiver:
             self._generous = limit > 1
 
     async def _probe(self, count: int) -> None:
-        """Wait until a message is ready, or the broker says that there is none to come. Asks up to ``count`` times."""
-        for _ in range(count):
-            if self._consumers.ready:
+        """Wait until a message is ready, or the broker says that there is none to come. Asks up to ``count`` times, or
+        ``_PROBES`` times since it last gave a permit."""
+        consumers = self._consumers
+        left: list[TopicConsumer] = []
+        while count > 0 and not consumers.ready:
+            left = [consumer for consumer, entries in await consumers.undelivered() if entries > 0]
+            if consumers.ready or not left:
                 return
-            left = [consumer for consumer, count in await self._consumers.undelivered() if count > 0]
-            if self._consumers.ready or not left:
-                return
-            await self._consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
-        if not self._consumers.ready:
+            for consumer in left:
+                if consumer.permits < 1 and consumer.is_open:
+                    # Another receive has taken what came for the permit, or the consumer is a new one.
+                    consumer.flow(1 - consumer.permits)
+                    count = _PROBES
+            count -= 1
+            await consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
+        if not consumers.ready:
             await self._readable.prove(left)
 
     async def _fill(self, taken: list[Taken], limit: int) -> None:
@@ -205,15 +212,15 @@ class ReadableBacklogs:
         self._failed: set[str] = set()
         """Topics that could not be read when they were last asked for."""
 
-    async def prove(self, listeners: Iterable[TopicConsumer]) -> None:
-        """Read messages of the backlog of each listener: the last one, the first one, and the one behind that which
+    async def prove(self, consumers: Iterable[TopicConsumer]) -> None:
+        """Read messages of the backlog of each consumer: the last one, the first one, and the one behind that which
         has arrived last. Then wait for what the broker delivers, which is asked once more.
 
         Raises BrokerUnavailable where the broker cannot read one of them, or not within half of ``timeout_seconds``;
         PulsarError and ConnectionEnded if a consumer ends.
         """
         loop = asyncio.get_running_loop()
-        asked = [each for each in listeners if self._until.get(each.topic, 0.0) <= loop.time()]
+        asked = [each for each in consumers if self._until.get(each.topic, 0.0) <= loop.time()]
         if not asked:
             return
         await asyncio.gather(*map(self._proven, asked))
@@ -221,32 +228,32 @@ class ReadableBacklogs:
         self._failed -= came_back
         await self._consumers.wait(loop.time() + (_DELIVERED_SECONDS if came_back else _QUIET_SECONDS))
 
-    async def _proven(self, listener: TopicConsumer) -> None:
-        client, topic = self._consumers.client, listener.topic
+    async def _proven(self, consumer: TopicConsumer) -> None:
+        client, topic = self._consumers.client, consumer.topic
         try:
-            await within(client.timeout_seconds / 2, client.broker, self._read(listener), _unreadable)
+            await within(client.timeout_seconds / 2, client.broker, self._read(consumer), _unreadable)
         except BrokerUnavailable:
             self._failed.add(topic)
             raise
         self._until[topic] = asyncio.get_running_loop().time() + _BELIEVED_SECONDS
 
-    async def _read(self, listener: TopicConsumer) -> None:
+    async def _read(self, consumer: TopicConsumer) -> None:
         broker = self._consumers.client.broker
         try:
-            acked, last = await listener.extent()
+            acked, last = await consumer.extent()
         except PulsarError as error:
-            if not listener.is_open:
+            if not consumer.is_open:
                 raise
             raise _unreadable(broker, error_reason(error)) from error
         # After a read that failed the broker waits, also when its bookies have come back.
-        await self._consumers.ask_again(listener)
+        await self._consumers.ask_again(consumer)
         if acked is None:
             return
-        for place in {acked, self._consumers.latest.get(listener.topic, acked)}:
+        for place in {acked, self._consumers.latest.get(consumer.topic, acked)}:
             if _order(place) < _order(last):
                 try:
                     behind = EntryId(place.ledger, place.entry + 1)
-                    async for _ in read_entries(listener.connection, listener.topic, behind, 1):
+                    async for _ in read_entries(consumer.connection, consumer.topic, behind, 1):
                         pass
                 except PulsarError as error:
                     # A limit on subscriptions, or on their names, may refuse the reader. It says nothing of messages.
