@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
+from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.consumer import TopicConsumer
 from babelgate.brokers.pulsar.consumers import QueueConsumers
-from babelgate.brokers.pulsar.errors import PulsarError
+from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError
+from babelgate.brokers.pulsar.message import Encoded, encode
 from babelgate.brokers.pulsar.publish import PulsarPublisher, TopicProducer
 from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.clock import now_ms
+from babelgate.errors import BodyTooLarge, BrokerUnavailable, OutcomeUnknown
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.local import eventually
 
@@ -113,6 +117,130 @@ async def test_a_consumer_ends_though_the_call_that_ends_it_is_cancelled(steps: 
         await late.until(lambda: wire.CLOSE_CONSUMER in late.kinds)
         await client.close()
         await late.until(lambda: not late.open)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (wire.CLOSE_PRODUCER, "the broker has closed the producer"),
+        (wire.CLOSE_CONSUMER, "the broker has closed the consumer"),
+    ],
+    ids=["producer", "consumer"],
+)
+async def test_the_error_names_what_the_broker_has_closed(kind: int, reason: str) -> None:
+    class Endpoint:
+        def __init__(self) -> None:
+            self.errors: list[str] = []
+
+        def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+            raise AssertionError(kind)
+
+        def lost(self, error: ConnectionEnded) -> None:
+            self.errors.append(str(error))
+
+    async def credentials() -> tuple[str, bytes]:
+        return "", b""
+
+    connection = PulsarConnection(credentials)
+    endpoint = connection.producers[1] = connection.consumers[1] = Endpoint()
+    connection.data_received(wire.command(kind, wire.number(1, 1)))
+    assert endpoint.errors == [reason]
+
+
+def _producer(connection: PulsarConnection) -> TopicProducer:
+    """A producer that is open, as far as this process knows."""
+    producer = TopicProducer(connection, "t")
+    connection.producers[producer._number] = producer
+    return producer
+
+
+@pytest.mark.parametrize(
+    ("is_closed", "expected"), [(False, BodyTooLarge), (True, BrokerUnavailable)], ids=["large", "closed"]
+)
+async def test_a_late_publish_ends_no_connection_on_which_it_has_written_nothing(
+    is_closed: bool, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition's broker is silent. Nothing was written to that of another one, which serves other calls."""
+    late = LateServer()
+    late.answers.set()
+    async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 1)
+        connections = [await client._dial(client._service) for _ in range(2)]
+        unused, silent = map(_producer, connections)
+        if is_closed:
+            del unused.connection.producers[unused._number]
+        else:
+            unused.connection.max_message_bytes = 1
+        publisher = PulsarPublisher(client, now_ms)
+
+        async def shares(topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+            return [(unused, [0]), (silent, [1])]
+
+        monkeypatch.setattr(publisher, "_shares", shares)
+        outcomes = await publisher.publish("t", [Outgoing(b"{}"), Outgoing(b"{}")])
+        assert [type(each) for each in outcomes] == [expected, OutcomeUnknown]
+        assert [each.is_open for each in connections] == [True, False]
+        assert late.kinds.count(wire.SEND) == 1
+        await client.close()
+        await late.until(lambda: not late.open)
+
+
+async def test_nothing_is_written_when_no_time_is_left_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in which messages are encoded is part of the call's."""
+    late = LateServer()
+    late.answers.set()
+
+    def slow(message: Outgoing, now: int) -> Encoded:
+        time.sleep(0.7)
+        return encode(message, now)
+
+    monkeypatch.setattr("babelgate.brokers.pulsar.publish.encode", slow)
+    async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 1)
+        producer = _producer(await client.service())
+        publisher = PulsarPublisher(client, now_ms)
+
+        async def shares(topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+            await asyncio.sleep(0.7)
+            return [(producer, [0])]
+
+        monkeypatch.setattr(publisher, "_shares", shares)
+        with pytest.raises(BrokerUnavailable, match="no producer within 1 s"):
+            await publisher.publish("t", [Outgoing(b"{}")])
+        assert wire.SEND not in late.kinds
+        assert producer.is_open
+        await client.close()
+        await late.until(lambda: not late.open)
+
+
+@pytest.mark.pulsar
+async def test_a_consumer_opens_while_that_of_another_partition_does_not(
+    server: PulsarServer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An acknowledgement opens one, and would wait for a broker that it does not need."""
+    client = PulsarClient("pulsar", settings_of(f"pulsar://127.0.0.1:{server.port}", {}), 60)
+    silent, topic = (f"persistent://public/default/{queue}-{name}" for name in ("silent", "open"))
+    consumers = QueueConsumers(client, PulsarQueue(topic), lambda: None)
+    owner, asked = client.owner, asyncio.Event()
+
+    async def owner_of(topic: str) -> PulsarConnection:
+        if topic == silent:
+            asked.set()
+            await asyncio.Event().wait()
+        return await owner(topic)
+
+    monkeypatch.setattr(client, "owner", owner_of)
+    opening = asyncio.create_task(consumers.open([silent]))
+    await asked.wait()
+    async with asyncio.timeout(60):
+        (opened,), (same,) = await asyncio.gather(consumers.open([topic]), consumers.open([topic]))
+    assert opened is same
+    opening.cancel()
+    await asyncio.wait([opening])
+    await consumers.close()
+    await client.close()
 
 
 @pytest.mark.pulsar

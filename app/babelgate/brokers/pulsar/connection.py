@@ -213,9 +213,10 @@ class PulsarConnection(asyncio.Protocol):
         elif kind == wire.AUTH_CHALLENGE:
             self._refreshing.start(self._refresh())
         elif kind in (wire.CLOSE_PRODUCER, wire.CLOSE_CONSUMER):
-            endpoints = self.producers if kind == wire.CLOSE_PRODUCER else self.consumers
+            is_producer = kind == wire.CLOSE_PRODUCER
+            endpoints, closed = (self.producers, "producer") if is_producer else (self.consumers, "consumer")
             if (endpoint := endpoints.pop(wire.read(body).get(1, 0), None)) is not None:
-                endpoint.lost(ConnectionEnded("the broker has closed it"))
+                endpoint.lost(ConnectionEnded(f"the broker has closed the {closed}"))
 
     def _answer(self, kind: int, fields: Fields) -> None:
         request, code, message = _ANSWER_FIELDS[kind]

@@ -127,13 +127,15 @@ class PulsarPublisher:
     async def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Outcome]:
         """One outcome per message, in order. Raises BrokerUnavailable where nothing was written."""
         client = self._client
-        until = asyncio.get_running_loop().time() + client.timeout_seconds
+        loop = asyncio.get_running_loop()
+        until = loop.time() + client.timeout_seconds
         now = self._clock()
         encoded = await turns.mapped(lambda message: encode(message, now), messages, size=_size)
         window = _Window(len(messages), _UNCONFIRMED)
         late = f"no producer within {client.timeout_seconds:g} s"
-        async with answering(client.timeout_seconds, translate, client.broker, reason=late):
+        async with answering(until - loop.time(), translate, client.broker, reason=late):
             shares = await self._shares(topic, encoded)
+        written = []
         for producer, positions in shares:
             limit = producer.connection.max_message_bytes
             fitting = []
@@ -143,15 +145,18 @@ class PulsarPublisher:
                     window.settle(position, too_large(messages[position], size - limit, client.broker))
                 else:
                     fitting.append(position)
+            if not fitting:
+                continue
             try:
                 producer.send(window, fitting, [encoded[position] for position in fitting])
+                written.append(producer)
             except ConnectionEnded as error:
                 unavailable = translate(error, client.broker, written=False)
                 for position in fitting:
                     window.settle(position, unavailable)
         if not await window.wait(until):
             # What the broker confirms later was not published for anybody, so its connections are not used again.
-            for producer, _ in shares:
+            for producer in written:
                 producer.connection.drop(f"no answer to a publish within {client.timeout_seconds:g} s")
         return [self._outcome(each) for each in window.results]
 
