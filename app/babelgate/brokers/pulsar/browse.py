@@ -159,7 +159,8 @@ class PulsarBrowser:
         broker, seconds = self._client.broker, self._others_seconds
         async with AsyncExitStack() as stack:
             async with answering(seconds, translate, broker, reason="another call reads the dead letters"):
-                # The calls of a process take turns, because a broker that is asked often answers late.
+                # Calls of one process take turns: a lock in the process is fair, and polling the broker is not.
+                # Processes still poll, so a reader may wait for up to ``others_seconds``.
                 await stack.enter_async_context(turn)
                 lock = await self._locked(first)
             stack.push_async_callback(lock.close)
