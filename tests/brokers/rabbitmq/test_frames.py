@@ -6,11 +6,13 @@ import asyncio
 import struct
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pamqp.frame
 import pytest
 from aiormq.connection import FrameReceiver
+from aiormq.exceptions import ChannelClosed
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands as spec
@@ -19,10 +21,13 @@ from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
 from babelgate.brokers.rabbitmq import incoming
+from babelgate.brokers.rabbitmq.channel import Channel
+from babelgate.brokers.rabbitmq.confirms import Nacked, Returned
 from babelgate.brokers.rabbitmq.frames import acks, publish, requeues
 from babelgate.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
 from babelgate.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.support import FULL
+from tests.harness.local import eventually
 
 
 class Wire(asyncio.Transport):
@@ -31,9 +36,20 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+        self.written = b""
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.written += data
+
+    def wrote(self, method: Any) -> bool:
+        """Whether a method was written to channel 3."""
+        return pamqp.frame.marshal(method, 3) in self.written
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -54,30 +70,17 @@ async def received(reader: FrameReader) -> list[tuple[int, Any]]:
     return [(channel, frame) async for _, channel, frame in FrameReceiver(stream)]
 
 
-ANSWERS = (
-    incoming.ACK,
-    incoming.NACK,
-    incoming.GET_EMPTY,
-    incoming.QOS_OK,
-    incoming.FLOW_OK,
-    incoming.RETURN,
-    incoming.CANCEL,
-)
-
-
 class Kept:
-    """Records the messages of a channel. ``closing``: aiormq has to get their methods."""
+    """Records the messages of a channel."""
 
-    def __init__(self, closing: bool = False) -> None:
-        self.closing = closing
-        self.methods: list[Arrival | bytes] = []
+    def __init__(self) -> None:
+        self.methods: list[Arrival] = []
         self.headers: list[bytes] = []
         self.bodies: list[bytes] = []
 
     def content_method(self, payload: bytes) -> bool:
-        if not self.closing:
-            self.methods.append(payload[:4] if payload[:4] in ANSWERS else arrival_of(payload))
-        return not self.closing
+        self.methods.append(arrival_of(payload))
+        return True
 
     def content_header(self, payload: bytes) -> None:
         self.headers.append(payload)
@@ -112,29 +115,81 @@ async def test_messages_go_to_their_channel_and_other_methods_pass() -> None:
     assert kept.bodies == [b"hel", b"lo\xce\x00\xff"]
 
 
+class Rpc:
+    """What aiormq does for a channel, without a broker."""
+
+    number = 3
+
+    def __init__(self) -> None:
+        self.connection = SimpleNamespace(connection_tune=SimpleNamespace(frame_max=131_072))
+        self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closing.done()
+
+    async def rpc(self, method: Any) -> None:
+        pass
+
+
+def channel_of(reader: FrameReader) -> tuple[Channel, Rpc]:
+    """The channel 3 of a connection."""
+    rpc: Any = Rpc()
+    return Channel(rpc, reader), rpc
+
+
 async def test_answers_go_to_their_channel() -> None:
-    kept, returned = Kept(), spec.Basic.Return(312, "NO_ROUTE", "e", "k")
+    wire = Wire()
+    reader = FrameReader(wire)
+    channel, _ = channel_of(reader)
+    messages = [AddressedMessage("e", "k", spec.Basic.Properties(), body) for body in (b"1", b"2", b"3")]
+    batch = channel.publish(messages)
+    ends: list[str] = []
+    consumer = await channel.consume("q", 1, lambda message: None, lambda: ends.append("cancelled"))
+    waiting = asyncio.gather(channel.get("q", 1), channel.barrier())
+    await eventually(lambda: wire.wrote(spec.Channel.Flow(active=True)))
     answers: tuple[Any, ...] = (
-        spec.Basic.Ack(5),
-        spec.Basic.Nack(6),
+        spec.Basic.Ack(1),
+        spec.Basic.Nack(2),
+        spec.Basic.Return(312, "NO_ROUTE", "e", "k"),
+        ContentHeader(body_size=1),
+        ContentBody(b"3"),
+        spec.Basic.Ack(3),
         spec.Basic.GetEmpty(),
         spec.Basic.QosOk(),
         spec.Channel.FlowOk(True),
-        returned,
-        spec.Basic.Cancel("c"),
+        spec.Basic.Cancel(consumer),
     )
-    frames = [pamqp.frame.marshal(frame, 3) for frame in answers]
-    reader = fed(*frames, pamqp.frame.marshal(spec.Basic.Ack(5), 4), channel_3=kept)
-    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(4, spec.Basic.Ack)]
-    assert tuple(kept.methods) == ANSWERS
+    reader.data_received(b"".join(pamqp.frame.marshal(frame, 3) for frame in answers))
+    reader.data_received(pamqp.frame.marshal(spec.Basic.Ack(5), 4))
+    reader.eof_received()
+    # aiormq answers the end of a consumer.
+    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [
+        (3, spec.Basic.Cancel),
+        (4, spec.Basic.Ack),
+    ]
+    assert list(map(type, batch.results)) == [type(None), Nacked, Returned]
+    got, _ = await waiting
+    assert got == []
+    assert ends == ["cancelled"]
 
 
-async def test_a_channel_that_closes_leaves_the_methods_to_aiormq() -> None:
-    frames: list[tuple[Any, int]] = [(GOT, 3), (ContentBody(b"hello"), 3), (Heartbeat(), 0)]
-    kept = Kept(closing=True)
-    reader = fed(*(pamqp.frame.marshal(frame, channel) for frame, channel in frames), channel_3=kept)
-    assert [type(frame) for _, frame in await received(reader)] == [spec.Basic.GetOk, Heartbeat]
-    assert (kept.methods, kept.bodies) == ([], [b"hello"])
+async def test_a_closed_channel_does_not_end_the_connection() -> None:
+    """Frames that were on their way come after its end, and what is in them does not matter any more."""
+    reader = FrameReader(Wire())
+    _, rpc = channel_of(reader)
+    rpc.closing.set_exception(ChannelClosed(406, "PRECONDITION_FAILED"))
+    method, body = (pamqp.frame.marshal(frame, 3) for frame in (GOT, ContentBody(b"hello")))
+    unreadable = broken(b"\xff\xfe", bytes(8))
+    header = incoming.FRAME.pack(incoming.HEADER, 3, len(unreadable)) + unreadable + incoming.END
+    reader.data_received(method + header + body)
+    # The channel hears of its end in the next turn of the event loop.
+    await asyncio.sleep(0)
+    reader.data_received(header + body)
+    reader.data_received(method + header + body)
+    reader.data_received(pamqp.frame.marshal(Heartbeat(), 0))
+    reader.eof_received()
+    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(0, Heartbeat)]
 
 
 async def test_aiormq_learns_from_messages_that_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
