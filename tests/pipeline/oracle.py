@@ -116,11 +116,16 @@ def _grouped(rows: Iterable[Row]) -> Iterator[tuple[Any, list[dict[str, Any]], i
         told = [row["created_at"] for row in events]
         latest = next((made for made in told if made is not None), None)
         own: defaultdict[Any, list[dict[str, Any]]] = defaultdict(list)
-        moves = [row for row in events if row["event"] == "redriven" and row["to_queue"] not in (None, row["queue"])]
+        moves: defaultdict[Any, list[dict[str, Any]]] = defaultdict(list)
+        placed = []
         for row, made in zip(events, told, strict=True):
             latest = latest if made is None else made
+            placed.append((row, latest))
+            if row["event"] == "redriven" and row["to_queue"] not in (None, row["queue"]):
+                moves[latest].append(row)
+        for row, latest in placed:
             home = row["queue"]
-            for move in reversed(moves):
+            for move in reversed(moves[latest]):
                 if move["to_queue"] == home:
                     home = move["queue"]
             own[row["message_id"], latest, home].append(row)

@@ -61,7 +61,7 @@ class Lake:
         self.rows: list[Row] = []
         self._batches = 0
 
-    def put(self, rows: list[Row]) -> None:
+    def put(self, rows: list[Row], *, committed_at: int | None = None, content: CommitContent | None = None) -> None:
         """A batch, as ``ingest`` commits it."""
         store = DatasetReader.without_spark(str(self.root))
         self._batches += 1
@@ -73,11 +73,11 @@ class Lake:
         counts = {day: dates.count(day) for day in set(dates)}
         made = Commit(
             batch=name,
-            committed_at=self._batches,
+            committed_at=self._batches if committed_at is None else committed_at,
             folder=folder.name,
             corrupt_folder=None,
             dates=counts,
-            content=CommitContent(),
+            content=content or CommitContent(),
         )
         journal_reader.commit(store, made)  # type: ignore[arg-type]
         self.rows += rows

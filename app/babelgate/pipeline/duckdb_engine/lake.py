@@ -48,23 +48,28 @@ class DuckDBLake:
         return self.select(dataset, self.reader.current_folders(dataset))
 
     def parts(self, dataset: str, parts: Mapping[str, str]) -> str:
-        """SQL of the rows of the dates in ``parts``, which maps each ISO date to the run that wrote it."""
+        """SQL of the rows of the dates in ``parts``, which maps each ISO date, or slice of one, to its run."""
         home = self.reader.folder(dataset)
         return self.select(dataset, [f"{home}/run={run}/date={day}" for day, run in sorted(parts.items())])
 
+    def typed(self, sql: str, dataset: str) -> str:
+        """The rows of a query in the columns of ``dataset``, as wide as its schema."""
+        # DuckDB makes sums of integers wider, and writes those as floating-point numbers.
+        columns = DATASETS[dataset].columns.items()
+        listed = ", ".join(f"{quoted(name)}::{duckdb_type(of)} as {quoted(name)}" for name, of in columns)
+        return f"select {listed} from ({sql})"
+
     def write(self, sql: str, dataset: str, run: str) -> None:
         """Write the rows of a query as those of a run, in the columns of ``dataset``. Replaces an earlier attempt."""
-        kind = DATASETS[dataset]
         folder = self.reader.folder(dataset, run)
         self.reader.files.remove(folder)
         self.reader.files.make_folder(folder)
-        # As wide as the schema: DuckDB writes sums of integers as floating-point numbers.
-        columns = ", ".join(f"{quoted(name)}::{duckdb_type(of)} as {quoted(name)}" for name, of in kind.columns.items())
-        partitions = f", partition_by ({', '.join(map(quoted, kind.partitions))})" if kind.partitions else ""
-        self.run(
-            f"copy (select {columns} from ({sql})) to {literal(folder)} "
-            f"(format parquet, compression zstd, overwrite_or_ignore{partitions})"
-        )
+        self.copy(self.typed(sql, dataset), folder, DATASETS[dataset].partitions)
+
+    def copy(self, sql: str, folder: str, partitions: Sequence[str]) -> None:
+        """Write the rows of a query below a folder, by ``partitions``."""
+        by = f", partition_by ({', '.join(map(quoted, partitions))})" if partitions else ""
+        self.run(f"copy ({sql}) to {literal(folder)} (format parquet, compression zstd, overwrite_or_ignore{by})")
 
     def _copies(self, urls: Sequence[str]) -> list[str]:
         """The paths of local copies of files in an object store, each made once; DuckDB's own client is an extension,

@@ -83,9 +83,9 @@ def rates(throughput: str) -> str:
     """
 
 
-def payload(journal: str, missing_spans: MissingSpans) -> str:
-    """Rows of ``payload``."""
-    histogram = f"""
+def sizes(journal: str) -> str:
+    """The histogram of :func:`payload`, of the events of a journal."""
+    return f"""
         with few as (
             select date, {floored('"at"', MINUTE_MS)} as minute, event, {OF}, bucket_of(bytes) as bucket,
                 count(*) as n, sum(bytes) as sum, max(bytes) as max
@@ -93,12 +93,44 @@ def payload(journal: str, missing_spans: MissingSpans) -> str:
         )
         select date, grain, "at", event, {OF}, bucket, n, sum, max from few, {grains("minute")}
     """
+
+
+def payload(histogram: str, missing_spans: MissingSpans) -> str:
+    """Rows of ``payload`` from a query of :func:`sizes`, or of several."""
     found = percentiles(histogram, ["date", "grain", "at", "event", *KEYS], {"sum": "sum"})
     renamed = ", ".join(f"{name} as {name}_bytes" for name in ("sum", "max", "p50", "p95", "p99"))
     return f"""
         select date, grain, "at", event, {OF}, n, {renamed}, buckets,
             {overlaps(missing_spans, '"at"', _LAST)} as at_least
         from ({found})
+    """
+
+
+def added_throughput(throughput: str) -> str:
+    """Rows of ``throughput`` from rows that are of the same time and keys: the counts are added."""
+    counts = ", ".join(f"sum({name}) as {name}" for name in (*PLAIN, "retried", "dead_lettered"))
+
+    def added(entries: str) -> str:
+        value = f"list_sum([one.value for one in {entries} if one.key = name])::bigint"
+        names = f"list_sort(list_distinct([each.key for each in {entries}]))"
+        return f"map_from_entries([{{'key': name, 'value': {value}}} for name in {names}])"
+
+    return f"""
+        with together as (
+            select date, grain, "at", {OF}, {counts}, bool_or(at_least) as at_least,
+                flatten(list(map_entries(dead_lettered_by))) as reasons, flatten(list(map_entries(poison_by))) as codes
+            from {throughput} group by date, grain, "at", {OF}
+        )
+        select *, {added("reasons")} as dead_lettered_by, {added("codes")} as poison_by from together
+    """
+
+
+def sizes_of(payload: str) -> str:
+    """The histogram that rows of ``payload`` were made from. The sum of a row is in its first bucket."""
+    return f"""
+        select date, grain, "at", event, {OF}, cell.bucket as bucket, cell.n as n,
+            case when number = 1 then sum_bytes else 0 end as sum, max_bytes as max
+        from (select *, unnest(buckets) as cell, generate_subscripts(buckets, 1) as number from {payload})
     """
 
 

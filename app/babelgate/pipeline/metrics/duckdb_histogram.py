@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from babelgate.pipeline.duckdb_engine.lake import DuckDBLake
 from babelgate.pipeline.metrics.histogram import BASE, NOTHING, PERCENTILES, least_of_buckets, middles
-from babelgate.pipeline.storage.duckdb_sql import quoted
+from babelgate.pipeline.storage.duckdb_sql import literal, quoted
 
 
 def define_functions(lake: DuckDBLake) -> None:
     """Define ``middle_of(bucket)``, the value that represents a bucket, and ``bucket_of(value)`` of an integer."""
+    # As one string each: a list of 2,200 numbers would be planned number by number at each use.
+    values, least = (str(list(of)) for of in (middles(), least_of_buckets()))
     lake.run(
-        f"create or replace temporary macro middle_of(bucket) as ({list(middles())}::double[])[bucket + {1 - NOTHING}]"
+        f"create or replace temporary macro middle_of(bucket) as ({literal(values)}::double[])[bucket + {1 - NOTHING}]"
     )
-    lake.run(
-        f"create or replace temporary macro least_of(bucket) as ({list(least_of_buckets())}::bigint[])[bucket + 1]"
-    )
+    lake.run(f"create or replace temporary macro least_of(bucket) as ({literal(least)}::bigint[])[bucket + 1]")
     # Rounding may put the logarithm on the wrong side of a bound, so integers decide.
     lake.run(
         "create or replace temporary macro exact_bucket(value, near) as near"

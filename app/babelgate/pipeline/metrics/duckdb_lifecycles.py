@@ -19,6 +19,8 @@ _MOVE = "coalesce(event = 'redriven' and to_queue <> queue, false)"
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_387_199_999
 """From the year 1 to a day after the year 9999, in Unix ms. DuckDB fails for dates that it cannot hold."""
 _LIFE = "message_id, created_at, home, day"
+ENTANGLED_DATES = {"first_date": "min", "last_date": "max", "first_day": "min", "last_day": "max"}
+"""The dates in the rows of :func:`entangled`, and the fold that makes one row of several with the same id."""
 
 
 def day_of(at: str) -> str:
@@ -41,6 +43,35 @@ def survey(journal: str, days: str) -> str:
 def without_created_at(journal: str) -> str:
     """The events with a ``message_id`` and without a valid ``created_at``."""
     return f"select * replace (null::bigint as created_at) from {journal} where {_NAMED} and not {_KNOWN}"
+
+
+def keys(journal: str) -> str:
+    """Ids and ``created_at`` of the messages with events that have it."""
+    return f"select distinct message_id, created_at from {journal} where {_NAMED} and {_KNOWN}"
+
+
+def dated(journal: str) -> str:
+    """The dates (``day``) of the events of messages that have ``created_at``."""
+    return f"select {day_of('created_at')} as day from {journal} where {_NAMED} and {_KNOWN}"
+
+
+def ids(journal: str) -> str:
+    """The ids of messages with events."""
+    return f"select distinct message_id from {journal} where {_NAMED}"
+
+
+def entangled(journal: str) -> str:
+    """The ids with an event that lacks ``created_at``: each event of one may change how all others are combined. With
+    the dates of their first and last event, and the first and last date of their messages."""
+    blank = f"select message_id from ({without_created_at(journal)})"
+    return f"""
+        select message_id, min(date) as first_date, max(date) as last_date, min(day) as first_day, max(day) as last_day
+        from (
+            select message_id, date, {day_of("created_at")} as day from {journal}
+            where {_NAMED} and {_KNOWN} and message_id in ({blank})
+            union all by name select message_id, date, day from ({completed(journal)})
+        ) group by message_id
+    """
 
 
 def completed(journal: str) -> str:
@@ -77,18 +108,22 @@ def with_message_dates(journal: str, window: tuple[int, int]) -> str:
 
 
 def moves(dated: str) -> str:
-    """The redrives to another queue, the latest of each message first, and the queues that its events name."""
+    """The redrives to another queue, the latest of each message first, and the queues that its events name. ``made``:
+    its ``created_at``, 0 if that is unknown."""
     return f"""
-        with moves as (
-            select message_id, list({{'from': queue, 'to': to_queue}} order by {_LATEST})[1:{MAX_HOPS}] as moves
-            from {dated} where {_MOVE} group by message_id
+        with made as (select *, coalesce(created_at, 0) as made from {dated}),
+        moves as (
+            select message_id, made, list({{'from': queue, 'to': to_queue}} order by {_LATEST})[1:{MAX_HOPS}] as moves
+            from made where {_MOVE} group by message_id, made
         )
-        select distinct message_id, queue, moves from {dated} join moves using (message_id) where queue is not null
+        select distinct message_id, made, queue, moves from made join moves using (message_id, made)
+        where queue is not null
     """
 
 
 def lifecycle(dated: str, homes: str, missing_spans: MissingSpans) -> str:
-    """One row per message. ``homes``: the ``home`` of events by ``message_id`` and ``queue``, where it is not that."""
+    """One row per message. ``homes``: the ``home`` of events by ``message_id``, ``made`` and ``queue``, where it is
+    not that queue (:func:`moves`)."""
 
     def at(fold: str, event: str) -> str:
         return f"{fold}(\"at\") filter (event = '{event}')"
@@ -102,7 +137,9 @@ def lifecycle(dated: str, homes: str, missing_spans: MissingSpans) -> str:
     return f"""
         with placed as (
             select events.*, coalesce(homes.home, events.queue) as home
-            from {dated} as events left join {homes} as homes using (message_id, queue)
+            from {dated} as events left join {homes} as homes
+                on homes.message_id = events.message_id and homes.queue = events.queue
+                    and homes.made = coalesce(events.created_at, 0)
         ),
         lives as (
             select {_LIFE}, max(job) as job, max(lang) as lang, max(trace_id) as trace_id, max(bytes) as bytes,

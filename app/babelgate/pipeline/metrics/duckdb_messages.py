@@ -11,7 +11,8 @@ from babelgate.pipeline.metrics.duckdb_histogram import percentiles
 from babelgate.pipeline.metrics.events import KEYS, MINUTE_MS
 from babelgate.pipeline.metrics.messages import AGES_SECONDS, MAX_MESSAGES, MEMBERS
 
-_BEGAN = "coalesce(created_at, accepted_at, first_at)"
+BEGAN = "coalesce(created_at, accepted_at, first_at)"
+"""The time of a message that decides its minute."""
 _FOLDED = {"sum_ms": "sum", "max_ms": "max", "skewed": "sum", "at_least": "bool_or"}
 
 
@@ -19,7 +20,7 @@ def latency_hist(lifecycle: str) -> str:
     """Rows of ``latency_hist``."""
     return f"""
         with few as (
-            select date, {floored(_BEGAN, MINUTE_MS)} as minute, kind, {OF}, bucket_of(ms) as bucket, count(*) as n,
+            select date, {floored(BEGAN, MINUTE_MS)} as minute, kind, {OF}, bucket_of(ms) as bucket, count(*) as n,
                 sum(ms) as sum_ms, max(ms) as max_ms, count(*) filter (skewed) as skewed, bool_or(at_least) as at_least
             from {lifecycle}, lateral (values ('wait', wait_ms), ('end_to_end', e2e_ms)) as times(kind, ms)
             where ms is not null group by all
@@ -27,6 +28,17 @@ def latency_hist(lifecycle: str) -> str:
         select date, grain, "at", kind, {OF}, bucket, sum(n) as n,
             {", ".join(f"{fold}({name}) as {name}" for name, fold in _FOLDED.items())}
         from few, {grains("minute")} group by all
+    """
+
+
+def with_days(minutes: str) -> str:
+    """Rows of ``latency_hist`` by minute, with those by day that they add up to."""
+    return f"""
+        with minutes as ({minutes})
+        from minutes union all by name
+        select date, 'day' as grain, {floored('"at"', DAY_MS)} as "at", kind, {OF}, bucket, sum(n) as n,
+            {", ".join(f"{fold}({name}) as {name}" for name, fold in _FOLDED.items())}
+        from minutes group by all
     """
 
 
@@ -44,8 +56,8 @@ def open_messages(lifecycle: str, as_of: int) -> str:
     bounds = f"{list(AGES_SECONDS)}::bigint[]"
     return f"""
         with still as (
-            select *, {_BEGAN} as began,
-                len([bound for bound in {bounds} if bound <= greatest(({as_of} - {_BEGAN}) / 1000, 0)]) as reached
+            select *, {BEGAN} as began,
+                len([bound for bound in {bounds} if bound <= greatest(({as_of} - {BEGAN}) / 1000, 0)]) as reached
             from {lifecycle} where first_at <= {as_of} and (ended_at is null or ended_at > {as_of})
         )
         select date '1970-01-01' + {as_of // DAY_MS} as date, {as_of} as as_of, last_queue as queue,
@@ -61,8 +73,8 @@ def traces(lifecycle: str) -> str:
     hop = "{'at': began, " + ", ".join(f"'{name}': {name}" for name in MEMBERS) + "}"
     return f"""
         with members as (
-            select *, {_BEGAN} as began,
-                row_number() over (partition by trace_id order by {_BEGAN}, first_at, message_id, queue nulls first)
+            select *, {BEGAN} as began,
+                row_number() over (partition by trace_id order by {BEGAN}, first_at, message_id, queue nulls first)
                     as number
             from {lifecycle} where trace_id is not null
         ),

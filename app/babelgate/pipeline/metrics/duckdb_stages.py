@@ -14,7 +14,8 @@ from babelgate.pipeline.metrics import duckdb_messages as messages_sql
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.metrics.duckdb_histogram import define_functions
 from babelgate.pipeline.metrics.missing_spans import MissingSpans
-from babelgate.pipeline.metrics.stages import DATASETS, Parts
+from babelgate.pipeline.metrics.parts import Parts, days_of, parts_of_days
+from babelgate.pipeline.metrics.stages import DATASETS
 from babelgate.pipeline.storage.duckdb_sql import literal, quoted
 from babelgate.pipeline.storage.schemas import JOURNAL
 
@@ -41,13 +42,17 @@ class DuckDBMetricsWriter:
         self._missing_spans = missing_spans
         self._last_at: dict[date, int] = {}
         define_functions(lake)
+        self._load(journal, dates)
+
+    def _load(self, journal: Snapshot, dates: Collection[str]) -> None:
+        # Read once.
+        self._lake.table("journal", self._records(journal.folders(dates), dates))
+
+    def _records(self, folders: Sequence[str], dates: Collection[str]) -> str:
+        """The records of ``dates`` in folders of the journal, without the bodies."""
         days = _list([date.fromisoformat(day) for day in dates])
-        rows = lake.select(JOURNAL.name, journal.folders(dates))
-        # Read once, without the bodies.
-        lake.table(
-            "journal",
-            f"select * exclude ({', '.join(_BODIES)}) from ({rows}) where list_contains({days}, date)",
-        )
+        rows = self._lake.select(JOURNAL.name, folders)
+        return f"select * exclude ({', '.join(_BODIES)}) from ({rows}) where list_contains({days}, date)"
 
     def events(self, days: Collection[date]) -> None:
         """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
@@ -55,7 +60,7 @@ class DuckDBMetricsWriter:
         self._write("throughput", events_sql.throughput("of_days", self._missing_spans), days)
         self._lake.view("counted", self._read("throughput", days))
         self._write("rates", events_sql.rates("counted"), days)
-        self._write("payload", events_sql.payload("of_days", self._missing_spans), days)
+        self._write("payload", events_sql.payload(events_sql.sizes("of_days"), self._missing_spans), days)
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
@@ -85,8 +90,7 @@ class DuckDBMetricsWriter:
         window = midnight(min(days)), midnight(max(days)) + DAY_MS - 1
         dated = lives_sql.with_message_dates("journal", window)
         self._lake.table("dated", f"select * from ({dated}) where {_is_in('day', days)}")
-        self._lake.run("create or replace temporary table homes (message_id varchar, queue varchar, home varchar)")
-        self._lake.insert("homes", self._homes())
+        self._find_homes()
         self._write("lifecycle", lives_sql.lifecycle("dated", "homes", self._missing_spans), days)
         self._lake.view("now", self._read("lifecycle", days))
         self._write("latency_hist", messages_sql.latency_hist("now"), days)
@@ -94,8 +98,8 @@ class DuckDBMetricsWriter:
         self._write("latency", messages_sql.latency("histogram"), days)
         self._traces()
 
-    def _homes(self) -> list[tuple[str, str, str]]:
-        """The first queue of events that are on another one, by message and queue."""
+    def _find_homes(self) -> None:
+        """Keep the first queue of events that are on another one as the table ``homes``, by message and queue."""
         found = []
         for row in self._lake.rows(lives_sql.moves("dated")):
             home = row["queue"]
@@ -103,8 +107,10 @@ class DuckDBMetricsWriter:
             for move in row["moves"]:
                 home = move["from"] if move["to"] == home else home
             if home != row["queue"]:
-                found.append((row["message_id"], row["queue"], home))
-        return found
+                found.append((row["message_id"], row["made"], row["queue"], home))
+        columns = "message_id varchar, made bigint, queue varchar, home varchar"
+        self._lake.run(f"create or replace temporary table homes ({columns})")
+        self._lake.insert("homes", found)
 
     def _traces(self) -> None:
         """Recompute the traces of these messages, and write the other traces of their dates again."""
@@ -125,12 +131,17 @@ class DuckDBMetricsWriter:
 
     def still_open(self, days: Collection[date], latest: date) -> None:
         """Recompute ``open`` of ``days``. ``latest``: the last day of the journal."""
-        self._lake.view("lives", self._read("lifecycle"))
         ends = {day: self.last_at(day) for day in days}
         for day, at in ends.items():
-            self._lake.view(f"lives_{day}", "from lives" if day == latest else lives_sql.lifecycle_at("lives", at))
+            self._lake.view(f"lives_{day}", self._open_lives(day, at, latest))
         queries = (f"({messages_sql.open_messages(quoted(f'lives_{day}'), at)})" for day, at in ends.items())
         self._write("open", reduce(lambda one, other: f"{one} union all by name {other}", queries), ends)
+
+    def _open_lives(self, day: date, at: int, latest: date) -> str:
+        """The messages that may have been open at ``at``, Unix ms, the end of ``day``."""
+        # A message that has ended by then, had ended then; for the others, large columns are read, too.
+        lives = f"(select * from ({self._read('lifecycle')}) where ended_at is null or ended_at > {at})"
+        return f"select * from {lives}" if day == latest else lives_sql.lifecycle_at(lives, at)
 
     def totals(self, days: Collection[date], names: Sequence[str]) -> dict[str, int]:
         """The number of each event of ``names`` on ``days``."""
@@ -140,20 +151,20 @@ class DuckDBMetricsWriter:
 
     def days(self, dataset: str) -> list[date]:
         """The dates that ``dataset`` has."""
-        return [date.fromisoformat(day) for day in self.parts[dataset]]
+        return days_of(self.parts[dataset])
 
     def _write(self, dataset: str, sql: str, days: Collection[date]) -> None:
         self._lake.write(sql, dataset, self._run)
-        parts = self.parts[dataset]
-        for day in days:
-            parts.pop(day.isoformat(), None)
         folder = self._lake.reader.folder(dataset, self._run)
-        parts.update((day, self._run) for day in self._lake.reader.files.folders(folder, "date="))
+        written = self._lake.reader.files.folders(folder, "date=")
+        parts = self.parts[dataset]
+        for part in parts_of_days(parts, [*days, *map(date.fromisoformat, written)]):
+            del parts[part]
+        parts.update((day, self._run) for day in written)
 
     def _read(self, dataset: str, days: Collection[date] | None = None) -> str:
-        wanted = None if days is None else {day.isoformat() for day in days}
-        parts = {day: run for day, run in self.parts[dataset].items() if wanted is None or day in wanted}
-        return self._lake.parts(dataset, parts)
+        parts = self.parts[dataset]
+        return self._lake.parts(dataset, parts if days is None else parts_of_days(parts, days))
 
 
 def _list(days: Collection[date]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,9 +13,9 @@ import click
 from babelgate import __version__
 from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.commits import Commit
 from babelgate.pipeline.journal.reader import (
     Snapshot,
-    existing,
     existing_in,
     gaps,
     has_few_records,
@@ -26,18 +25,25 @@ from babelgate.pipeline.journal.reader import (
 )
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
-from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, StageWriter
+from babelgate.pipeline.metrics.parts import Parts
+from babelgate.pipeline.metrics.since import Former, Made, WholeDatesNeeded, basis_of, since, window_of
+from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, StageWriter
+from babelgate.pipeline.metrics.superseded import remove_superseded
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.schemas import JOURNAL
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
 
+_OF_RUNS = ("state", "parts", "basis")
+"""Members of a manifest that only the next run needs."""
+
 
 class Done(NamedTuple):
-    """What a run of the job came to: its manifest, whether nothing had changed, the folders that it removed (paths
-    below the root), and the root."""
+    """What a run of the job came to: its manifest, whether nothing had changed, what it removed (paths below the
+    root), and the root."""
 
     manifest: Manifest
     is_old: bool
@@ -74,20 +80,47 @@ def measure(
     """Run the job. Raises JobFailed."""
     until = now_ms() - int(retain_hours * 3_600_000)
     done = None if force else _without_spark(root, within, until)
+    if done is None:
+        done = _by_duckdb(launch, root, within, force, until)
     if done is not None:
         return done
-    with _engine(launch, root) as (store, journal, make_writer):
+    with launch.spark("metrics", short=has_few_records(root)) as spark, progress(spark, "metrics"):
+        store = DatasetStore(spark, root)
         with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
-            job = _MetricsJob(store, journal, within, make_writer)
-            removed = job.tidy(until)
-            manifest, is_old = job.run(force)
-        return Done(manifest, is_old, removed, store.root)
+            journal = existing_in(store)
+            return _MetricsJob(store, journal, within).run(partial(MetricsWriter, store, journal), force, until)
+
+
+def _by_duckdb(launch: Launch, root: str, within: DateRange, force: bool, until: int) -> Done | None:
+    """Run the job by DuckDB: what is new, or else whole dates. None: that is for Spark."""
+    store = duckdb_reader(launch, root, writes=True)
+    if store is None:
+        return None
+    with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
+        journal = existing_in(store)
+        job = _MetricsJob(store, journal, within)
+        # What is new is written into local folders only.
+        new = job.new() if store.files.is_local and not force else None
+        if new is not None and is_small(launch, store, [url for each in new.fresh for url in _folder_of(store, each)]):
+            from babelgate.pipeline.metrics.duckdb_increment import DuckDBIncrement
+
+            try:
+                with opened(store) as lake:
+                    return job.run(partial(DuckDBIncrement, lake, journal, new), force, until, is_whole=False)
+            except WholeDatesNeeded as error:
+                say(f"metrics: whole dates are computed: {error}")
+        if not is_small(launch, store, _all_folders(store, journal)):
+            return None
+        from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
+
+        with opened(store) as lake:
+            return job.run(partial(DuckDBMetricsWriter, lake, journal), force, until)
 
 
 def summary_of(done: Done) -> dict[str, Any]:
     """The facts of the summary."""
     places = {name: folder(done.root, name, done.manifest["run_id"]) for name in DATASETS}
-    facts = {name: value for name, value in done.manifest.items() if name not in ("state", "parts")}
+    facts = {name: value for name, value in done.manifest.items() if name not in _OF_RUNS}
     return {**facts, "unchanged": done.is_old, "removed": done.removed, "paths": places}
 
 
@@ -96,24 +129,12 @@ MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], StageWriter]
 parts of the former run."""
 
 
-@contextmanager
-def _engine(launch: Launch, root: str) -> Iterator[tuple[DatasetReader, Snapshot, MakeWriter]]:
-    """The lake and its journal, by the engine that ``launch`` asks for."""
-    reader = duckdb_reader(launch, root, writes=True)
-    journal = None if reader is None else existing_in(reader)
-    if reader is not None and journal is not None and is_small(launch, reader, _folders(reader, journal)):
-        from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
-
-        with opened(reader) as lake:
-            yield reader, journal, partial(DuckDBMetricsWriter, lake, journal)
-    else:
-        with launch.spark("metrics", short=has_few_records(root)) as spark, progress(spark, "metrics"):
-            store, journal = DatasetStore(spark, root), existing(spark, root)
-            yield store, journal, partial(MetricsWriter, store, journal)
+def _folder_of(store: DatasetReader, batch: Commit) -> list[str]:
+    return [] if batch.folder is None else [f"{store.folder(JOURNAL.name)}/{batch.folder}"]
 
 
-def _folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
-    """What a run may read."""
+def _all_folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
+    """What a run of whole dates may read."""
     measured = [name for name in DATASETS if reader.current(name) is not None]
     return [*journal.folders(), *(url for name in measured for url in reader.current_folders(name))]
 
@@ -136,9 +157,10 @@ def _without_spark(root: str, within: DateRange, until: int) -> Done | None:
 
 
 class _MetricsJob:
-    def __init__(self, store: DatasetReader, journal: Snapshot, within: DateRange, make_writer: MakeWriter) -> None:
+    """One run. The caller owns the lock of ``metrics``."""
+
+    def __init__(self, store: DatasetReader, journal: Snapshot, within: DateRange) -> None:
         self._store = store
-        self._make_writer = make_writer
         self._journal = journal
         self._within = within
         self._missing_spans = missing_spans_of(gaps(journal.known()))
@@ -146,17 +168,22 @@ class _MetricsJob:
         self._former = self._read()
         # Results of another program version are recomputed when a run includes their dates.
         is_own = self._former.get("code_version") == __version__
-        self._measured_state: State = self._former.get("state", {}) if is_own else {}
+        self._own_former: Manifest = self._former if is_own else {}
+        self._measured_state: State = self._own_former.get("state", {})
 
-    def tidy(self, until: int) -> list[str]:
-        """Remove superseded folders unused since ``until``, Unix ms. Returns their paths below the root."""
-        return remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
+    def new(self) -> Former | None:
+        """What is new since the former run, if a run can compute that alone."""
+        return since(self._former, self._journal, self._now, self._missing_spans, self._within, now_ms())
 
-    def run(self, force: bool) -> tuple[Manifest, bool]:
-        """Recompute changed dates. Returns the manifest, and whether nothing had changed."""
+    def run(self, make_writer: MakeWriter, force: bool, until: int, *, is_whole: bool = True) -> Done:
+        """Remove what was superseded at ``until`` (Unix ms), and recompute changed dates.
+
+        ``is_whole``: the writer computes whole dates, not what is new. Raises WholeDatesNeeded if it should have.
+        """
+        removed = remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
         days = changed(self._measured_state, self._now, self._within, everything=force)
         if not days and self._former:
-            return self._former, True
+            return Done(self._former, True, removed, self._store.root)
         if not days:
             raise JobFailed(f"{self._store.root} has no journal of these dates")
         state = {**self._measured_state, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
@@ -164,9 +191,17 @@ class _MetricsJob:
         run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
-        facts = self._measure(days, run)
+        facts = self._measure(make_writer, days, run, self._parts(force), is_whole)
         facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
-        return self._store.publish(DATASETS, run, facts), False
+        return Done(self._store.publish(DATASETS, run, facts), False, removed, self._store.root)
+
+    def _parts(self, force: bool) -> Parts:
+        """The parts of the former run that a run goes on from."""
+        parts: Parts = self._former.get("parts", {})
+        if force and not (self._within.first or self._within.last):
+            # All is made again, and no slice is left over. Days of ``open`` are known from its parts alone.
+            return {"open": parts.get("open", {})}
+        return parts
 
     def _read(self) -> Manifest:
         """The manifest of the current run; empty before the first.
@@ -176,11 +211,12 @@ class _MetricsJob:
         run = self._store.current(DATASETS[0])
         return {} if run is None else self._store.completed(DATASETS, run) or {}
 
-    def _measure(self, days: list[date], run: str) -> dict[str, Any]:
+    def _measure(
+        self, make_writer: MakeWriter, days: list[date], run: str, parts: Parts, is_whole: bool
+    ) -> dict[str, Any]:
         followed = days_before(days[0], self._within.lookback_days)
-        # If a producer's clock is ahead, events of a message may be dated one day before the message.
-        window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
-        writer = self._make_writer(run, window, self._missing_spans, self._former.get("parts", {}))
+        window = window_of(self._now, days, self._within)
+        writer = make_writer(run, window, self._missing_spans, parts)
         writer.events(days)
         touched = writer.touched(days)
         for day in dates_with_other_gaps(self._measured_state, self._now, days):
@@ -188,18 +224,22 @@ class _MetricsJob:
             touched |= {
                 each for each in writer.days("lifecycle") if days_before(day, self._within.lookback_days) <= each <= day
             }
-        writer.messages(sorted(day for day in touched if day >= followed))
+        written, not_followed = ({day for day in touched if (day >= followed) is of} for of in (True, False))
+        writer.messages(sorted(written))
         last = self._last()
         # Earlier runs computed ``open`` for some of these days with fewer records.
         reopened = [day for day in writer.days("open") if day >= days[0] and day.isoformat() in self._now]
         writer.still_open({last, *reopened}, date.fromisoformat(max(self._now)))
+        last_at = {iso: writer.last_at(date.fromisoformat(iso)) for iso in window}
+        made = Made(run, window[0], written, not_followed, is_whole, writer.parts, last_at, now_ms())
         return {
             "parts": writer.parts,
             "counts": writer.totals(days, _TOTALS),
             "dates": [day.isoformat() for day in days],
-            "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
-            "not_followed": sorted(day.isoformat() for day in touched if day < followed),
+            "message_dates": sorted(day.isoformat() for day in written),
+            "not_followed": sorted(day.isoformat() for day in not_followed),
             "as_of": writer.last_at(last),
+            "basis": basis_of(self._own_former, self._journal, self._missing_spans, made),
             "at_least": bool(self._missing_spans),
             "options": {
                 "from": self._within.first and self._within.first.isoformat(),
@@ -215,59 +255,6 @@ class _MetricsJob:
         )
 
 
-def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
-    """Remove dates superseded at ``until`` (Unix ms) or before, and leftovers of killed runs.
-
-    ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
-    ``metrics``.
-    """
-    removed: list[str] = []
-    for dataset in datasets:
-        removed += _DatasetRuns(store, dataset, current, until).remove()
-    return removed
-
-
-class _DatasetRuns:
-    """The runs of one dataset. A date of a run is unused since a later run that has this date was completed."""
-
-    def __init__(self, store: DatasetReader, dataset: str, current: Manifest, until: int) -> None:
-        self._store = store
-        self._home = store.folder(dataset)
-        self._current: str = current["run_id"]
-        self._current_run_of: dict[str, str] = current["parts"][dataset]
-        self._until = until
-        self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
-
-    def remove(self) -> list[str]:
-        """Remove unused folders. Returns their paths below the root."""
-        gone = []
-        for run, completed_at in self._completed.items():
-            if run == self._current:
-                continue
-            place = f"{self._home}/run={run}"
-            days = self._store.files.folders(place, "date=")
-            unused = [day for day in days if self._is_unused(run, day)]
-            if completed_at is None or (len(unused) == len(days) and self._is_past(self._current)):
-                gone.append(place)
-            else:
-                gone += [f"{place}/date={day}" for day in unused]
-        for place in gone:
-            self._store.files.remove(place)
-        return [place.removeprefix(f"{self._store.root}/") for place in gone]
-
-    def _is_unused(self, run: str, day: str) -> bool:
-        current_run = self._current_run_of.get(day, self._current)
-        return current_run != run and self._is_past(current_run)
-
-    def _is_past(self, run: str) -> bool:
-        completed_at = self._completed.get(run)
-        return completed_at is not None and completed_at <= self._until
-
-    def _completed_at(self, dataset: str, run: str) -> int | None:
-        manifest = self._store.manifest(dataset, run)
-        return None if manifest is None else int(manifest["completed_at"])
-
-
 def _print_result(done: Done, root: str) -> None:
     facts = done.manifest
     if done.is_old:
@@ -280,4 +267,4 @@ def _print_result(done: Done, root: str) -> None:
         )
     click.echo(f"In {root}: {', '.join(DATASETS)}")
     if done.removed:
-        click.echo(f"Removed superseded data: {len(done.removed)} folders.")
+        click.echo(f"Removed superseded data: {len(done.removed)} folders and files.")

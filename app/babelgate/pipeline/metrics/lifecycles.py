@@ -202,11 +202,13 @@ def _with_home(with_message_dates: DataFrame) -> DataFrame:
     moves = (
         with_message_dates.where(_is_move())
         .groupBy("message_id")
-        .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*ORDER), MAX_HOPS).alias("moves"))
+        .agg(f.max_by(f.struct("queue", "to_queue", "created_at"), f.struct(*ORDER), MAX_HOPS).alias("moves"))
     )
+    # An id that is used again is another message, and so are its moves.
+    own = f.filter("moves", lambda move: move["created_at"].eqNullSafe(f.col("created_at")))
     # The latest move comes first, so this follows the moves back to the first queue.
     back = f.aggregate(
-        "moves", f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
+        own, f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
     )
     home = f.when(f.col("moves").isNull(), f.col("queue")).otherwise(back)
     return with_message_dates.join(moves, "message_id", "left").withColumn("home", home)

@@ -25,14 +25,13 @@ from babelgate.pipeline.metrics.lifecycles import (
 )
 from babelgate.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
 from babelgate.pipeline.metrics.missing_spans import MissingSpans
+from babelgate.pipeline.metrics.parts import Parts, days_of, parts_of_days
 from babelgate.pipeline.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DATASETS = ("throughput", "rates", "payload", "lifecycle", "latency_hist", "latency", "traces", "open")
-Parts = dict[str, dict[str, str]]
-"""By dataset and ISO date: the run that wrote the rows."""
 
 
 class StageWriter(Protocol):
@@ -171,7 +170,7 @@ class MetricsWriter:
 
     def days(self, dataset: str) -> list[date]:
         """The dates that ``dataset`` has."""
-        return [date.fromisoformat(day) for day in self.parts[dataset]]
+        return days_of(self.parts[dataset])
 
     def _write(self, dataset: str, frame: DataFrame, days: Collection[date]) -> None:
         self._store.write(frame, dataset, self._run)
@@ -179,8 +178,8 @@ class MetricsWriter:
 
     def _keep(self, dataset: str, days: Collection[date]) -> None:
         parts = self.parts[dataset]
-        for day in days:
-            parts.pop(day.isoformat(), None)
+        for part in parts_of_days(parts, [*days, *self._written(dataset)]):
+            del parts[part]
         parts.update((day.isoformat(), self._run) for day in self._written(dataset))
 
     def _written(self, dataset: str) -> list[date]:
@@ -188,9 +187,8 @@ class MetricsWriter:
         return [date.fromisoformat(day) for day in self._store.files.folders(folder, "date=")]
 
     def _read(self, dataset: str, days: Collection[date] | None = None) -> DataFrame:
-        wanted = None if days is None else {day.isoformat() for day in days}
-        parts = {day: run for day, run in self.parts[dataset].items() if wanted is None or day in wanted}
-        return self._store.read_parts(dataset, parts)
+        parts = self.parts[dataset]
+        return self._store.read_parts(dataset, parts if days is None else parts_of_days(parts, days))
 
 
 def _is_in(column: str, days: Collection[date]) -> Any:

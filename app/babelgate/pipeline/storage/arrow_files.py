@@ -109,6 +109,10 @@ class ArrowFiles:
         """Copy the file ``url`` to the local file ``path``, whose folder exists. Raises OSError."""
         fs.copy_files(self.path(url), path, self._system, fs.LocalFileSystem())
 
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder to a URL where nothing exists."""
+        self._system.move(self.path(source), self.path(target))
+
     def new_file(self, url: str) -> Any:
         """A stream that writes the file ``url``, a context manager. On a local file system its folder is made."""
         self.make_folder(url.rpartition("/")[0])

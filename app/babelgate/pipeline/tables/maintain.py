@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.compact import remove_leftovers, remove_retired
 from babelgate.pipeline.journal.reader import now_ms, remove_leftover_batches, snapshot
+from babelgate.pipeline.metrics.parts import parts_in
 from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import STAGING, DatasetReader, folder
@@ -158,8 +159,8 @@ def _superseded(lake: _Lake, names: Sequence[str]) -> None:
             if at is None or at <= lake.until:
                 place = reader.folder(name, each)
                 reader.files.remove(place)
-                for day in reader.files.folders(place, "date="):
-                    reader.files.remove(f"{place}/date={day}")
+                for part in parts_in(reader.files, place):
+                    reader.files.remove(f"{place}/date={part}")
 
 
 def _completed_at(reader: DatasetReader, name: str, run: str) -> int | None:
