@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.management import QueueProperties
 
 from babelgate.brokers.bounded import within
 from babelgate.brokers.errors import translating
@@ -32,18 +33,8 @@ class EntityCounts(NamedTuple):
     dead: int
 
 
-class EntityLimits(NamedTuple):
-    """The limits of a queue: after how many deliveries, and after how many seconds in the queue, a message is moved or
-    dropped, whether it is ``kept_dead`` then, and after how many idle seconds the queue is deleted."""
-
-    max_delivery_count: int | None
-    message_seconds: float
-    kept_dead: bool
-    idle_seconds: float
-
-
 class ServiceBusAdmin:
-    """The descriptions of the queues of one namespace. Every answer is None where it is denied."""
+    """The descriptions of the queues of one namespace. An answer is None where it is denied."""
 
     def __init__(self, connections: ServiceBusConnections) -> None:
         self._connections = connections
@@ -66,22 +57,29 @@ class ServiceBusAdmin:
 
         return await self._call(read)
 
-    async def settings(self, name: str) -> EntityLimits | None:
-        """The settings of the queue ``name``; also None if it does not exist."""
+    async def delivery_limit(self, name: str) -> int | None:
+        """After how many deliveries the service moves a message of the queue ``name`` away; also None if the queue does
+        not exist."""
+        found = await self._settings(name)
+        return None if found is None else found.max_delivery_count
 
-        async def read(client: ServiceBusAdministrationClient) -> EntityLimits | None:
-            try:
-                found = await client.get_queue(name)
-            except ResourceNotFoundError:
-                return None
-            return EntityLimits(
-                found.max_delivery_count,
-                _seconds(found.default_message_time_to_live),
-                bool(found.dead_lettering_on_message_expiration),
-                _seconds(found.auto_delete_on_idle),
+    async def warnings(self, name: str, kept_seconds: float) -> list[str]:
+        """Of settings with which the service keeps messages of the queue ``name`` for less than ``kept_seconds``; empty
+        if they are not known, or the queue does not exist."""
+        settings = await self._settings(name)
+        if settings is None:
+            return []
+        lives, idles = _seconds(settings.default_message_time_to_live), _seconds(settings.auto_delete_on_idle)
+        found = []
+        if lives < kept_seconds and not settings.dead_lettering_on_message_expiration:
+            seconds = f"{lives:g} s (DefaultMessageTimeToLive)"
+            found.append(
+                f"The queue {name} drops messages after {seconds}: DeadLetteringOnMessageExpiration keeps them."
             )
-
-        return await self._call(read)
+        if idles < kept_seconds:
+            seconds = f"{idles:g} s (AutoDeleteOnIdle)"
+            found.append(f"The queue {name} is deleted with its messages when it was not used for {seconds}.")
+        return found
 
     async def queues(self) -> list[str] | None:
         """The names of the queues of the namespace, at most 10,000."""
@@ -104,6 +102,17 @@ class ServiceBusAdmin:
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
+
+    async def _settings(self, name: str) -> QueueProperties | None:
+        """Also None if the queue does not exist."""
+
+        async def read(client: ServiceBusAdministrationClient) -> QueueProperties | None:
+            try:
+                return await client.get_queue(name)
+            except ResourceNotFoundError:
+                return None
+
+        return await self._call(read)
 
     async def _call(self, read: Callable[[ServiceBusAdministrationClient], Awaitable[Result]]) -> Result | None:
         connections = self._connections

@@ -8,10 +8,11 @@ process completes and abandons by the token. https://learn.microsoft.com/azure/s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from babelgate.brokers.batching import made_of_each
 from babelgate.brokers.binding import (
     DeadLetterRequest,
     DeadRecord,
@@ -29,7 +30,7 @@ from babelgate.brokers.errors import translating
 from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
-from babelgate.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
+from babelgate.brokers.servicebus.admin import ServiceBusAdmin
 from babelgate.brokers.servicebus.client import ServiceBusConnections, check_credentials
 from babelgate.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, details_of
 from babelgate.brokers.servicebus.errors import translate
@@ -38,12 +39,10 @@ from babelgate.brokers.servicebus.message import HEADER_RULES, SCHEDULED, Fields
 from babelgate.brokers.servicebus.properties import PROPERTIES
 from babelgate.brokers.servicebus.publish import publish
 from babelgate.brokers.servicebus.queue import DEAD_SUFFIX, NATIVE_DEAD, ServiceBusQueue, queue_of
-from babelgate.brokers.servicebus.receive import ServiceBusReceiver
 from babelgate.brokers.servicebus.sessions import QueueSessions
 from babelgate.brokers.servicebus.url import ServiceBusSettings, settings_of
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
-from babelgate.runtime import turns
+from babelgate.errors import BabelgateError, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime.cache import Cache, Recent
 
 _MAX_BODY_BYTES = 104_792_064
@@ -72,15 +71,6 @@ def _queue(queue: NativeQueue) -> ServiceBusQueue:
     return queue.options_as(ServiceBusQueue)
 
 
-def _warnings(name: str, settings: EntityLimits, kept_seconds: float) -> Iterator[str]:
-    if settings.message_seconds < kept_seconds and not settings.kept_dead:
-        seconds = f"{settings.message_seconds:g} s (DefaultMessageTimeToLive)"
-        yield f"The queue {name} drops messages after {seconds}: DeadLetteringOnMessageExpiration keeps them."
-    if settings.idle_seconds < kept_seconds:
-        seconds = f"{settings.idle_seconds:g} s (AutoDeleteOnIdle)"
-        yield f"The queue {name} is deleted with its messages when it was not used for {seconds}."
-
-
 class ServiceBusBinding:
     """One namespace. Also ConnectionBroker, LeasingBroker, Peeks, Purges, DeadLetters, PublishesDeadLetters,
     DeadStore, Lists, LimitsDeliveries, WarnsOfQueues and Projects."""
@@ -104,7 +94,6 @@ class ServiceBusBinding:
         self._unconfirmed: Cache[bytes, None] = Cache(_UNCONFIRMED_BYTES)
         self._locks: Recent[str, QueueLocks] = Recent(max_queues, lambda each: each.busy, QueueLocks.close)
         self._sessions: Recent[str, QueueSessions] = Recent(max_queues, lambda each: each.busy, QueueSessions.close)
-        self._receiver = ServiceBusReceiver(self._connections, self._locks_of)
         self._dead_letters = ServiceBusDeadLetters(self._connections, self._unconfirmed)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
@@ -139,13 +128,11 @@ class ServiceBusBinding:
     async def open(self) -> None:
         """Raises BrokerUnavailable when the namespace does not answer. Credentials are used at the first call."""
         self._connections.reopen()
-        self._receiver.open()
         await within(OPEN_SECONDS, self.name, self._probe())
 
     async def close(self) -> None:
         """Disconnect. The locks last until they expire, and any other process settles by their tokens; sessions
         are given back."""
-        self._receiver.close()
         keepers: list[QueueLocks | QueueSessions] = [*self._locks.values(), *self._sessions.values()]
         for keeper in keepers:
             keeper.close()
@@ -167,8 +154,7 @@ class ServiceBusBinding:
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """``MaxDeliveryCount`` of the queue, where the credentials may read it."""
         target = _queue(queue)
-        found = await within(WARNINGS_SECONDS, self.name, self._admin.settings(target.name))
-        count = None if found is None else found.max_delivery_count
+        count = await within(WARNINGS_SECONDS, self.name, self._admin.delivery_limit(target.name))
         return None if count is None else DeliveryLimit(count, target.name + NATIVE_DEAD)
 
     async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
@@ -178,13 +164,8 @@ class ServiceBusBinding:
         names = target.name, target.name + DEAD_SUFFIX
 
         async def asked() -> Sequence[str]:
-            found = await asyncio.gather(*map(self._admin.settings, names))
-            return [
-                text
-                for name, each in zip(names, found, strict=True)
-                if each is not None
-                for text in _warnings(name, each, kept_seconds)
-            ]
+            found = await asyncio.gather(*(self._admin.warnings(name, kept_seconds) for name in names))
+            return [text for each in found for text in each]
 
         return await within(WARNINGS_SECONDS, self.name, asked())
 
@@ -204,20 +185,16 @@ class ServiceBusBinding:
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """The message of :meth:`publish`, by the names of Microsoft's message page."""
         target = _queue(queue)
-        try:
-            fields = await turns.run(self._fields, target, message, size=len(message.body))
-        except ValueError as error:
-            raise BrokerRejected(self.name, str(error)) from error
-        return [_projected(target, message, fields)]
+        (refused,), made = await made_of_each(self.name, [message], partial(self._fields, target))
+        if refused is not None:
+            raise refused
+        return [_projected(target, message, made[0])]
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """One receive of a queue at a time, which takes its credit back when it ends."""
-        target = _queue(queue)
-        if target.sessions:
-            return await self._sessions_of(target.name).reserve(limit, wait_seconds)
-        return await self._receiver.reserve(target.name, limit, wait_seconds)
+        return await self._keeper(queue).reserve(limit, wait_seconds)
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether the lock of each delivery is not known to be over."""

@@ -58,10 +58,11 @@ class HandlerKey(NamedTuple):
 
 
 class Handler:
-    """An open sender or receiver and its ``socket``. ``lock``: one operation at a time. ``users``: operations in
-    progress or waiting."""
+    """The open sender or receiver for ``key``, and its ``socket``. ``lock``: one operation at a time. ``users``:
+    operations in progress or waiting."""
 
-    def __init__(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
+    def __init__(self, key: HandlerKey, client: Any, socket: asyncio.StreamWriter | None) -> None:
+        self.key = key
         self.client = client
         self.socket = socket
         self.lock = asyncio.Lock()
@@ -181,9 +182,8 @@ class ServiceBusConnections:
         if handler.closed:
             return
         handler.closed = True
-        for key, each in list(self._handlers.items()):
-            if each is handler:
-                del self._handlers[key]
+        if self._handlers.get(handler.key) is handler:
+            del self._handlers[handler.key]
         self.close_later(handler.client, handler.socket)
 
     async def close(self) -> None:
@@ -251,7 +251,7 @@ class ServiceBusConnections:
         except BabelgateError as error:
             self._connects.pop(key, None)
             return error
-        handler = Handler(client, socket)
+        handler = Handler(key, client, socket)
         handler.used_at = asyncio.get_running_loop().time()
         if self._closed:
             self.discard(handler)

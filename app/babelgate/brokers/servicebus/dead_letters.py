@@ -20,10 +20,10 @@ from babelgate.brokers import cursor as cursors
 from babelgate.brokers.binding import DeadRecord
 from babelgate.brokers.servicebus import sdk_internals
 from babelgate.brokers.servicebus.client import ServiceBusConnections
-from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
 from babelgate.brokers.servicebus.locks import QueueLocks
 from babelgate.brokers.servicebus.message import AmqpMessage, read
 from babelgate.brokers.servicebus.queue import NATIVE_DEAD, ServiceBusQueue
+from babelgate.brokers.servicebus.sdk_internals import LockedMessage, ReceiveLink
 from babelgate.errors import InvalidParameter
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
@@ -136,7 +136,7 @@ class ServiceBusDeadLetters:
                     )
             finally:
                 for each in kept:
-                    await link.give_back(each.delivery_id, each.tag, self._connections.timeout_seconds)
+                    await link.give_back(each, self._connections.timeout_seconds)
 
         locks = QueueLocks(self._connections, entity, lambda: 0, self._unconfirmed)
         async with self._turns.setdefault(entity, asyncio.Lock()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
@@ -19,7 +19,6 @@ from babelgate.brokers.envelope_fields import envelope_fields, unsupported_versi
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.servicebus.properties import http_date
 from babelgate.brokers.servicebus.queue import ServiceBusQueue
-from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload, encoded
 
 VERSION = "bq-schema-version"
 LANGUAGE = "bq-source-lang"
@@ -56,18 +55,8 @@ _NEVER_MS = 922_337_203_685_477
 SCHEDULED = 2
 """The state of a message that is not due yet, as a peek shows it."""
 
-_PROPERTIES = {
-    "message_id": "message_id",
-    "to": "to",
-    "subject": "subject",
-    "reply_to": "reply_to",
-    "correlation_id": "correlation_id",
-    "content_type": "content_type",
-    "session_id": "group_id",
-    "reply_to_session_id": "reply_to_group_id",
-}
-"""The client library's name of a field, and AMQP's:
-https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#messages"""
+ENCODED = "ENCODED"
+"""The type of a value in its encoded form, which the client library writes as it is."""
 
 _DECIMAL128, _OTHER_DECIMALS = 0x94, frozenset({0x74, 0x84})
 _COEFFICIENT, _BIAS = (1 << 113) - 1, 6_176
@@ -103,14 +92,6 @@ class AmqpMessage(Struct, frozen=True):
     properties: Mapping[str, Any] = {}
     dead_reason: str | None = None
     dead_description: str | None = None
-
-
-class Native(NamedTuple):
-    """A message for the AMQP engine, its encoded ``payload``, and the ``key`` of its session or partition."""
-
-    message: Message
-    payload: bytes
-    key: str | None
 
 
 def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
@@ -165,29 +146,6 @@ def dead_fields(queue: ServiceBusQueue, record: Outgoing, now_ms: int) -> Fields
     return fields
 
 
-def native(body: bytes, fields: Fields) -> Native:
-    """The message for the client library's AMQP engine, encoded once. Its own ``ServiceBusMessage`` is encoded twice,
-    to measure it and to send it, and cuts a time to live to whole seconds."""
-    annotations: dict[str | bytes, Any] = {}
-    if (due := fields.get("scheduled_enqueue_time_utc")) is not None:
-        annotations[b"x-opt-scheduled-enqueue-time"] = {"TYPE": "TIMESTAMP", "VALUE": due}
-    partition_key = fields.get("partition_key")
-    if partition_key is not None:
-        annotations[b"x-opt-partition-key"] = partition_key
-    ttl = fields.get("time_to_live")
-    properties = Properties(**{name: fields.get(field) for field, name in _PROPERTIES.items()})
-    made = Message(
-        header=None if ttl is None else Header(ttl=ttl),
-        message_annotations=annotations or None,
-        properties=properties,
-        application_properties=fields.get("application_properties"),
-        data=[body],
-    )
-    payload = bytearray()
-    encode_payload(payload, made)
-    return Native(made, bytes(payload), fields.get("session_id") or partition_key)
-
-
 def read(raw: bytes) -> AmqpMessage:
     """A message as it was received or peeked. One that cannot be read has its encoding as its body."""
     try:
@@ -209,7 +167,7 @@ def _read(raw: bytes) -> AmqpMessage:
             dead[name] = text_of(decode(raw, start)) or ""
         elif name not in CONTRACT:
             if raw[start] not in STRINGS:
-                others[name] = encoded(raw[start : end_of(raw, start)])
+                others[name] = {"TYPE": ENCODED, "VALUE": raw[start : end_of(raw, start)]}
             if (shown_value := _shown(raw, start)) is not None:
                 headers[name] = shown_value
     native_properties = dict(zip(PROPERTY_NAMES, (decode(raw, start) for start in parts.properties), strict=False))

@@ -5,29 +5,54 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from babelgate.brokers.batching import made_of_each
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.servicebus.client import ServiceBusConnections
-from babelgate.brokers.servicebus.message import Fields, Native, native
+from babelgate.brokers.servicebus.message import Fields
 from babelgate.brokers.servicebus.sdk_internals import (
     BatchMessage,
+    Header,
+    Message,
     Properties,
+    encode_payload,
     max_batch_bytes,
     max_message_bytes,
     send_message,
 )
 from babelgate.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerRejected, BrokerUnavailable
-from babelgate.runtime import turns
 
 _ENTRY_BYTES, _ENVELOPE_BYTES = 8, 512
 """Bytes of a batch beside each message and beside all of them, at most."""
 
 _LEAST_SECONDS = 0.05
 
-_Ready = tuple[int, Native]
+_PROPERTIES = {
+    "message_id": "message_id",
+    "to": "to",
+    "subject": "subject",
+    "reply_to": "reply_to",
+    "correlation_id": "correlation_id",
+    "content_type": "content_type",
+    "session_id": "group_id",
+    "reply_to_session_id": "reply_to_group_id",
+}
+"""The client library's name of a field, and AMQP's:
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#messages"""
+
+
+class _Native(NamedTuple):
+    """A message for the AMQP engine, its encoded ``payload``, and the ``key`` of its session or partition."""
+
+    message: Message
+    payload: bytes
+    key: str | None
+
+
+_Ready = tuple[int, _Native]
 """The position of a message, and its native form."""
 
 
@@ -39,20 +64,10 @@ async def publish(
     A batch is written whole or not at all, and has messages of one session or partition key, as a partitioned queue
     takes no other. After a batch whose outcome is not known no later one is sent, so that none overtakes it.
     """
-    outcomes: list[Outcome] = [None] * len(messages)
-    ready: list[_Ready] = []
-
-    def made(message: Outgoing) -> Native | BabelgateError:
-        try:
-            return native(message.body, make(message))
-        except ValueError as error:
-            return BrokerRejected(connections.broker, str(error))
-
-    for position, each in enumerate(await turns.mapped(made, messages, _size)):
-        if isinstance(each, BabelgateError):
-            outcomes[position] = each
-        else:
-            ready.append((position, each))
+    outcomes, made = await made_of_each(
+        connections.broker, messages, lambda message: _native(message.body, make(message))
+    )
+    ready = list(made.items())
     until = asyncio.get_running_loop().time() + connections.timeout_seconds
     while ready:
         left = until - asyncio.get_running_loop().time()
@@ -112,5 +127,24 @@ def _fail(outcomes: list[Outcome], ready: list[_Ready], error: BabelgateError) -
     ready.clear()
 
 
-def _size(message: Outgoing) -> int:
-    return len(message.body)
+def _native(body: bytes, fields: Fields) -> _Native:
+    """The message for the client library's AMQP engine, encoded once. Its own ``ServiceBusMessage`` is encoded twice,
+    to measure it and to send it, and cuts a time to live to whole seconds."""
+    annotations: dict[str | bytes, Any] = {}
+    if (due := fields.get("scheduled_enqueue_time_utc")) is not None:
+        annotations[b"x-opt-scheduled-enqueue-time"] = {"TYPE": "TIMESTAMP", "VALUE": due}
+    partition_key = fields.get("partition_key")
+    if partition_key is not None:
+        annotations[b"x-opt-partition-key"] = partition_key
+    ttl = fields.get("time_to_live")
+    properties = Properties(**{name: fields.get(field) for field, name in _PROPERTIES.items()})
+    made = Message(
+        header=None if ttl is None else Header(ttl=ttl),
+        message_annotations=annotations or None,
+        properties=properties,
+        application_properties=fields.get("application_properties"),
+        data=[body],
+    )
+    payload = bytearray()
+    encode_payload(payload, made)
+    return _Native(made, bytes(payload), fields.get("session_id") or partition_key)

@@ -12,43 +12,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from azure.servicebus._common import constants, mgmt_handlers
 from azure.servicebus._pyamqp import _encode
-from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp._encode import encode_payload as encode_payload
 from azure.servicebus._pyamqp.constants import LinkState
-from azure.servicebus._pyamqp.error import AMQPException, AuthenticationException
-from azure.servicebus._pyamqp.message import BatchMessage, Header, Message, Properties
+from azure.servicebus._pyamqp.error import AMQPException as AMQPException
+from azure.servicebus._pyamqp.error import AuthenticationException as AuthenticationException
+from azure.servicebus._pyamqp.message import BatchMessage as BatchMessage
+from azure.servicebus._pyamqp.message import Header as Header
+from azure.servicebus._pyamqp.message import Message as Message
+from azure.servicebus._pyamqp.message import Properties as Properties
 
-__all__ = [
-    "AMQPException",
-    "AuthenticationException",
-    "BatchMessage",
-    "Header",
-    "LinkInternals",
-    "Message",
-    "Properties",
-    "dead_letter_details",
-    "encode_payload",
-    "encoded",
-    "end_keep_alive",
-    "is_attached",
-    "max_batch_bytes",
-    "max_message_bytes",
-    "peek",
-    "renew_locks",
-    "send_message",
-    "settle_by_tokens",
-    "socket_of",
-    "work_around_sdk_bugs",
-]
+from babelgate.brokers.bounded import GRACE_SECONDS
+from babelgate.brokers.servicebus.message import ENCODED, AmqpMessage, read
+from babelgate.runtime import turns
 
 _UNREAD_SECONDS = 1.0
 """How long reading the frames that have arrived may take. They are in memory, but the last one may be half a frame."""
+
+_LISTEN_SECONDS = 0.1
+"""How long one look at the socket waits for a frame."""
+
+_TOKEN_BYTES = 16
 
 _QUIET = logging.getLogger("azure.servicebus")
 
@@ -206,16 +196,30 @@ async def peek(receiver: Any, sequence: int, limit: int, seconds: float) -> list
     return found
 
 
-class LinkInternals:
-    """The link of an open receiver. ``arrived``: the messages that have arrived and were not taken, each with the id
-    and the tag of the delivery. ``on_flow``: called with the credit that the service reports."""
+class LockedMessage(NamedTuple):
+    """A message on a link: its lock token, and the id and tag of the delivery."""
 
-    def __init__(self, receiver: Any, on_flow: Callable[[int], None]) -> None:
-        self.arrived: list[tuple[int, bytes, bytes]] = []
+    token: UUID
+    delivery_id: int
+    tag: bytes
+    message: AmqpMessage
+
+
+class ReceiveLink:
+    """The link of an open ``receiver``.
+
+    The SDK's own receive leaves its credit on the link when it ends early: a message that comes later is locked without
+    a receive. Here each receive ends with a drain: the service sends what it has for the credit, or takes the credit
+    back, and says so. So an empty answer is the service's. The AMQP specification, section 2.6.7, has the rule:
+    https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html#doc-flow-control
+    """
+
+    def __init__(self, receiver: Any) -> None:
         self._receiver = receiver
         self._engine = receiver._handler
         self._link = self._engine._link
-        self._on_flow = on_flow
+        self._arrived: list[tuple[int, bytes, bytes]] = []
+        self._drained = False
         self._first: Any = None
         self._payload: list[bytes | memoryview] = []
         # The SDK's decoder drops the types of values, and fails at some.
@@ -223,30 +227,42 @@ class LinkInternals:
         # The SDK drops this frame.
         self._link._incoming_flow = self._flow
 
-    def take(self) -> list[tuple[int, bytes, bytes]]:
-        """The messages that have arrived."""
-        taken, self.arrived = self.arrived, []
-        return taken
+    async def receive(
+        self, limit: int, wait_seconds: float, until: float, waits: Callable[[], bool] = lambda: True
+    ) -> list[LockedMessage]:
+        """At most ``limit`` messages: those that are there, or those that come within ``wait_seconds`` while ``waits``.
 
-    def translating(self) -> AbstractContextManager[None]:
-        """A block that raises the SDK's errors."""
-        return _translating(self._receiver)
+        Raises TimeoutError when the service has not answered at the loop time ``until``, and the SDK's errors. The link
+        must not be used again after an error.
+        """
+        clock = asyncio.get_running_loop().time
+        with _translating(self._receiver):
+            if wait_seconds > 0:
+                wait_until = clock() + wait_seconds
+                await self._link.flow(link_credit=limit)
+                while not self._arrived and waits() and (left := wait_until - clock()) > 0:
+                    await self._listen(min(left, _LISTEN_SECONDS))
+            self._drained = False
+            if len(self._arrived) < limit:
+                await self._link.flow(link_credit=limit - len(self._arrived), drain=True)
+                while len(self._arrived) < limit and not self._drained:
+                    if clock() > until + GRACE_SECONDS:
+                        raise TimeoutError
+                    await self._listen(_LISTEN_SECONDS)
+        arrived, self._arrived = self._arrived, []
+        return await turns.mapped(_locked, arrived, lambda each: len(each[2]))
 
-    async def flow(self, credit: int, drain: bool = False) -> None:
-        """Allow ``credit`` messages. ``drain``: ask for the stored messages, and for the unused credit back."""
-        await self._link.flow(link_credit=credit, **({"drain": True} if drain else {}))
+    async def give_back(self, message: LockedMessage, seconds: float) -> None:
+        """Make a delivery available at once, uncounted. Raises the SDK's errors."""
+        await self._engine.settle_messages_async(
+            message.delivery_id, message.tag, "released", await_outcome=True, outcome_timeout=seconds
+        )
 
-    async def listen(self, seconds: float) -> None:
+    async def _listen(self, seconds: float) -> None:
         """Wait for a frame, and renew the access token when it is time."""
         if await self._engine.auth_complete_async():
             self._link.get_state()
             await self._engine._connection.listen(wait=seconds)
-
-    async def release(self, delivery_id: int, tag: bytes, seconds: float) -> None:
-        """Make a delivery available at once, uncounted. Raises the SDK's errors."""
-        await self._engine.settle_messages_async(
-            delivery_id, tag, "released", await_outcome=True, outcome_timeout=seconds
-        )
 
     async def _transfer(self, frame: Any) -> None:
         """A part of a message, the last one unless ``frame[5]``. The first has the id and the tag of the delivery in
@@ -259,19 +275,22 @@ class LinkInternals:
             link.delivery_count += 1
             link.current_link_credit -= 1
             link._received_delivery_tags.add(tag)
-            self.arrived.append((self._first[1], tag, b"".join(self._payload)))
+            self._arrived.append((self._first[1], tag, b"".join(self._payload)))
             self._payload.clear()
 
     async def _flow(self, frame: Any) -> None:
         """The state of the link as the service reports it: handle, delivery count and credit are fields 4 to 6."""
         if frame[4] is not None and frame[5] is not None:
             self._link.delivery_count = frame[5]
-            self._link.current_link_credit = frame[6] or 0
-            self._on_flow(frame[6] or 0)
+            self._link.current_link_credit = credit = frame[6] or 0
+            self._drained = self._drained or not credit
 
 
-_ENCODED = "ENCODED"
-"""The type of a value in its encoded form."""
+def _locked(arrived: tuple[int, bytes, bytes]) -> LockedMessage:
+    delivery_id, tag, payload = arrived
+    # A message that is removed by its receive has no lock.
+    token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
+    return LockedMessage(token, delivery_id, tag, read(payload))
 
 
 def _write_encoded(output: bytearray, value: bytes, **how: Any) -> None:
@@ -279,9 +298,4 @@ def _write_encoded(output: bytearray, value: bytes, **how: Any) -> None:
 
 
 _encoders: dict[Any, Any] = _encode._ENCODE_MAP
-_encoders[_ENCODED] = _write_encoded
-
-
-def encoded(value: bytes) -> dict[str, Any]:
-    """An encoded value, which the SDK writes as it is."""
-    return {"TYPE": _ENCODED, "VALUE": value}
+_encoders[ENCODED] = _write_encoded

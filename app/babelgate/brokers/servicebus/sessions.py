@@ -6,9 +6,8 @@ https://learn.microsoft.com/azure/service-bus-messaging/message-sessions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from uuid import UUID
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.exceptions import OperationTimeoutError
@@ -19,11 +18,8 @@ from babelgate.brokers.connect import CONNECT_SECONDS
 from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
-from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
-from babelgate.brokers.servicebus.lock_time import LockTime
-from babelgate.brokers.servicebus.locks import Disposition
-from babelgate.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
-from babelgate.brokers.servicebus.sdk_internals import is_attached, settle_by_tokens
+from babelgate.brokers.servicebus.locks import MAX_RECEIVED, Disposition, LockTime, delivery_of
+from babelgate.brokers.servicebus.sdk_internals import LockedMessage, ReceiveLink, is_attached, settle_by_tokens
 from babelgate.clock import Clock
 from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from babelgate.observe.log_throttle import LogThrottle
@@ -105,34 +101,19 @@ class QueueSessions:
 
     async def settle(self, handles: Sequence[str], disposition: Disposition, details: Any = None) -> list[Outcome]:
         """End the leases of deliveries; LeaseLost for one whose session is not here any more."""
-        outcomes: list[Outcome] = []
-        for handle in handles:
-            session = self._session_of(handle)
-            outcomes.append(
-                LeaseLost() if session is None else await self._settle(session, handle, disposition, details)
-            )
-        return outcomes
+
+        async def settle(session: _Session, received: LockedMessage) -> None:
+            await settle_by_tokens(session.receiver, disposition, [received.token], details)
+
+        return [await self._end(handle, settle) for handle in handles]
 
     async def give_back(self, handles: Sequence[str]) -> list[Outcome]:
         """Make deliveries available at once, uncounted."""
-        outcomes: list[Outcome] = []
-        for handle in handles:
-            session = self._session_of(handle)
-            if session is None:
-                outcomes.append(LeaseLost())
-                continue
-            received = session.outstanding[handle]
-            try:
-                async with session.lock:
-                    seconds = self._connections.timeout_seconds
-                    await session.link.give_back(received.delivery_id, received.tag, seconds)
-            except Exception as error:
-                self._lose(session)
-                outcomes.append(translate(error, self._connections.broker, written=True).without_frames())
-            else:
-                session.outstanding.pop(handle, None)
-                outcomes.append(None)
-        return outcomes
+
+        async def give_back(session: _Session, received: LockedMessage) -> None:
+            await session.link.give_back(received, self._connections.timeout_seconds)
+
+        return [await self._end(handle, give_back) for handle in handles]
 
     async def prove(self, handles: Sequence[str]) -> list[Outcome]:
         """Renew the locks of the sessions: None for each delivery of one that the service has renewed."""
@@ -254,27 +235,33 @@ class QueueSessions:
                 return None
             raise
 
-    async def _settle(self, session: _Session, handle: str, disposition: Disposition, details: Any) -> Outcome:
-        connections = self._connections
+    async def _end(self, handle: str, end: Callable[[_Session, LockedMessage], Awaitable[None]]) -> Outcome:
+        """The outcome of ``end`` for a delivery. A session of which the service does not say that it goes on is given
+        back."""
+        session = self._session_of(handle)
+        if session is None:
+            return LeaseLost()
+        connections, received = self._connections, session.outstanding[handle]
         begun = False
 
-        async def dispose() -> None:
+        async def ended() -> None:
             nonlocal begun
             async with session.lock:
                 begun = True
-                await settle_by_tokens(session.receiver, disposition, [UUID(hex=handle)], details)
+                await end(session, received)
 
         try:
-            await within(connections.timeout_seconds, connections.broker, dispose(), OutcomeUnknown)
+            await within(connections.timeout_seconds, connections.broker, ended(), OutcomeUnknown)
         except Exception as error:
             found = translate(error, connections.broker, written=begun)
-            if isinstance(found, LeaseLost):
-                session.outstanding.pop(handle, None)
-            else:
+            if not isinstance(found, LeaseLost):
                 self._lose(session)
-            return found.without_frames()
+                return found.without_frames()
+            outcome: Outcome = found.without_frames()
+        else:
+            outcome = None
         session.outstanding.pop(handle, None)
-        return None
+        return outcome
 
     def _session_of(self, handle: str) -> _Session | None:
         return next((each for each in self._sessions if handle in each.outstanding), None)

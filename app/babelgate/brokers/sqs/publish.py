@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from babelgate.brokers.batching import batches, send_batches
+from babelgate.brokers.batching import batches, made_of_each, send_batches
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.errors import too_large
 from babelgate.brokers.sqs.client import SqsClient
 from babelgate.brokers.sqs.errors import entry_error
 from babelgate.brokers.sqs.message import Entry, numbered, size_of
 from babelgate.brokers.sqs.queue import SqsQueue
-from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, UnsupportedByBroker
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.runtime import turns
 
 MAX_ENTRIES = 10
@@ -46,22 +46,16 @@ async def publish(
     A FIFO queue gets at most one message of a group in a call. When it fails, no later message of the group is
     written, so that none overtakes it.
     """
-    outcomes: list[Outcome] = [None] * len(messages)
-    ready: list[_Made] = []
 
-    def made(message: Outgoing) -> tuple[Entry, int] | BabelgateError:
-        try:
-            entry = make(queue, message)
-        except UnsupportedByBroker as error:
-            return error.without_frames()
+    def made(message: Outgoing) -> tuple[Entry, int]:
+        entry = make(queue, message)
         size = size_of(message, entry)
-        return too_large(message, size - max_bytes, client.broker) if size > max_bytes else (entry, size)
+        if size > max_bytes:
+            raise too_large(message, size - max_bytes, client.broker)
+        return entry, size
 
-    for position, found in enumerate(await turns.mapped(made, messages, _size)):
-        if isinstance(found, BabelgateError):
-            outcomes[position] = found
-        else:
-            ready.append(_Made(position, *found))
+    outcomes, entries = await made_of_each(client.broker, messages, made)
+    ready = [_Made(position, *each) for position, each in entries.items()]
     if not ready:
         return outcomes
     until = asyncio.get_running_loop().time() + client.timeout_seconds
@@ -130,7 +124,3 @@ def outcomes_of(broker: str, answer: Mapping[str, Any], count: int) -> list[Outc
     for each in answer.get("Failed", ()):
         outcomes[int(each["Id"])] = entry_error(each, broker)
     return outcomes
-
-
-def _size(message: Outgoing) -> int:
-    return len(message.body)
