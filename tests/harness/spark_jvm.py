@@ -74,7 +74,7 @@ def make() -> None:
             assert spark.read.parquet(f"{folder}/numbers").count() == 9
         # The archive is written when Java ends.
         gateway.proc.stdin.close()
-        gateway.proc.wait(120)
+        gateway.proc.wait(600)
         made.replace(_ARCHIVE)
 
 
