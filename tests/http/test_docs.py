@@ -256,16 +256,20 @@ class Steps:
 
 
 async def steps(app, path, **headers):
-    """The calls that a request makes, once all it needs has been made."""
+    """The calls that a request makes, once all it needs has been made: the least of three, because what else runs in
+    this thread meanwhile is counted, too."""
     await Call("GET", path, **headers).run(app)
-    counted = Steps()
-    sys.setprofile(counted)
-    try:
-        call = await Call("GET", path, **headers).run(app)
-    finally:
-        sys.setprofile(None)
-    assert call.status in (200, 307, 400, 404)
-    return counted.count
+    counts = []
+    for _ in range(3):
+        counted = Steps()
+        sys.setprofile(counted)
+        try:
+            call = await Call("GET", path, **headers).run(app)
+        finally:
+            sys.setprofile(None)
+        assert call.status in (200, 307, 400, 404)
+        counts.append(counted.count)
+    return min(counts)
 
 
 @pytest.mark.parametrize("path", OPEN)
