@@ -134,7 +134,7 @@ class TestQueues:
 
     async def test_more_queues_than_channels(self, rabbit: RabbitServer, queue: str) -> None:
         with rabbit.configured(channel_max=8):
-            async with binding(rabbit.url()) as one:
+            async with binding(rabbit.url(), {"timeout_seconds": 30}) as one:
                 natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(20)]
                 waiting = [asyncio.create_task(one.reserve(native, 1, 20, 30)) for native in natives]
                 outcomes = await asyncio.gather(*(one.publish(native, [message(native.name)]) for native in natives))
