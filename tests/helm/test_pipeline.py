@@ -71,22 +71,6 @@ def test_the_cron_job_runs_commands_as_they_are() -> None:
         assert variables(each) == {"SPARK_DRIVER_MEMORY": "3g", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=4"}
 
 
-@pytest.mark.parametrize("case", [NIGHTLY, CONTINUOUS])
-def test_ingest_alone_gets_the_password_of_the_topic_that_it_reads(case: str) -> None:
-    given = {"pipeline": {"landing": "kafka://joe@kafka/journal", "landingSecret": "kafka"}}
-    pods = [
-        each["spec"].get("jobTemplate", each)["spec"]["template"]["spec"]
-        for each in documents(template(merged(CASES[case], given)))
-        if each["kind"] in ("CronJob", "Deployment") and each["metadata"]["name"].startswith("shop-babelgate-")
-    ]
-    found = [each for pod in pods for each in [*pod.get("initContainers", ()), *pod["containers"]]]
-    asked = {"secretKeyRef": {"name": "kafka", "key": "password"}}
-    password = {"name": "BABELGATE_LANDING_PASSWORD", "valueFrom": asked}
-    commands = {each["args"][0] for each in found}
-    assert {"ingest", "metrics", "report"} <= commands
-    assert {each["args"][0] for each in found if password in each["env"]} == {"ingest"}
-
-
 def test_jobs_get_the_configuration_of_openlineage() -> None:
     found = rendered()[CONTINUOUS]
     deployed = [only(found, "Deployment", f"-{each}")["spec"]["template"]["spec"] for each in ("ingest", "metrics")]

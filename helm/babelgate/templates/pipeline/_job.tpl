@@ -10,6 +10,9 @@
 {{- define "babelgate.sparkArguments" -}}
 {{- $root := index . 0 -}}
 {{- $arguments := list "pipeline" (index . 1) "--lake" $root.Values.pipeline.lake -}}
+{{- if eq (index . 1) "ingest" -}}
+{{- $arguments = concat $arguments (list "--continuous" $root.Values.pipeline.landing) -}}
+{{- end -}}
 {{- if eq (index . 1) "redrive" -}}
 {{- $summary := regexReplaceAll "[^/]*$" $root.Values.pipeline.report "redrive.json" -}}
 {{- $arguments = concat $arguments (list "--url" (include "babelgate.url" $root) "--max-rate" (toString $root.Values.pipeline.spark.redriveRate) "--summary" $summary) -}}
@@ -41,12 +44,27 @@ spark.kubernetes.{{ $pod }}.volumes.persistentVolumeClaim.data.mount.path: /data
 spark.kubernetes.driver.secretKeyRef.BABELGATE_TOKEN: {{ include "babelgate.tokensSecret" $root }}:pipeline
 {{- end }}
 {{- end }}
+{{- if and (eq (index . 1) "ingest") $root.Values.pipeline.landingSecret }}
+spark.kubernetes.driver.secretKeyRef.BABELGATE_LANDING_PASSWORD: {{ printf "%s:password" $root.Values.pipeline.landingSecret | quote }}
+{{- end }}
 {{- range $name, $value := include "babelgate.openlineage" $root | fromJson }}
 spark.kubernetes.driverEnv.{{ $name }}: {{ $value | quote }}
 {{- end }}
 {{- with $root.Values.pipeline.openlineage.secret }}
 spark.kubernetes.driver.secretKeyRef.OPENLINEAGE_API_KEY: {{ printf "%s:apiKey" . | quote }}
 {{- end }}
+{{- end -}}
+
+{{- /* The commands that run until they are stopped, in a Deployment or on an operator, as a JSON list. */ -}}
+{{- define "babelgate.endless" -}}
+{{- $commands := .Values.pipeline.continuous.commands -}}
+{{- if and .Values.pipeline.spark.operator (has "ingest" .Values.pipeline.spark.jobs) -}}
+{{- if has "ingest" $commands -}}
+{{- fail "pipeline.spark.jobs: a second ingest would refuse to run beside that of pipeline.continuous.commands" -}}
+{{- end -}}
+{{- $commands = append $commands "ingest" -}}
+{{- end -}}
+{{ $commands | toJson }}
 {{- end -}}
 
 {{- /* The variables of the OpenLineage client, without the key of its server. */ -}}
