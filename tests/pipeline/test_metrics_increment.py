@@ -151,3 +151,42 @@ def test_a_run_that_ended_half_way_is_repeated(lake: Lake, monkeypatch: pytest.M
             lake.once()
     measure(lake, [row("acked", START + 19, 0, **message("m", 0))], is_new=True)
     assert lake.has_current_tables()
+
+
+def test_a_current_run_stays_that_a_complete_one_was_to_follow(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was killed when all datasets had a manifest, and none was current."""
+    measure(lake, [row("accepted", START + 5, 0, **message("m", 0))])
+    former = manifest(lake.root)["run_id"]
+    lake.put([row("delivered", START + 9, 0, **message("m", 0))])
+
+    def killed(store: DatasetReader, datasets: object, run: str) -> None:
+        if run != former:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatasetReader, "point", killed)
+        with pytest.raises(KeyboardInterrupt):
+            measure_alone(LAUNCH, str(lake.root), DateRange())
+    assert manifest(lake.root)["run_id"] == former
+    time.sleep(0.01)
+    measure(lake, [row("acked", START + 12, 0, **message("m", 0))], "--retain-hours", "0")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_current_run_stays_whose_clock_was_set_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    measure(lake, [row("accepted", START + 5, 0, **message("m", 0))])
+    former = run_folder(lake.root)
+    an_hour_ago = time.time_ns() - 3_600_000_000_000
+    with monkeypatch.context() as patched:
+        patched.setattr("babelgate.pipeline.storage.datasets.time.time_ns", lambda: an_hour_ago)
+        measure(lake, [row("delivered", START + 9, 0, **message("m", 0))])
+    current = run_folder(lake.root)
+    rows = [row("nacked", START + 12, 0, **message("m", 0))] if is_new else []
+    measure(lake, rows, "--retain-hours", "0")
+    assert current.exists() and former.exists(), "the former one by its time"
+    measure(lake, [row("acked", START + 13, 0, **message("m", 0))], "--retain-hours", "0")
+    time.sleep(0.01)
+    measure(lake, [], "--retain-hours", "0")
+    assert former.exists() is current.exists() is False

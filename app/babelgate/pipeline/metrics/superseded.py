@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from babelgate.pipeline.metrics.parts import ENTANGLED, OPEN, parts_in
 from babelgate.pipeline.storage.datasets import DatasetReader, Manifest
@@ -15,7 +16,7 @@ def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Ma
     ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
     ``metrics``.
     """
-    kept = _kept(store, datasets[-1], current, until)
+    kept = _kept(store, datasets, current, until)
     places = [place for dataset in datasets for place in _unused(store, dataset, kept)]
     places += _of_former_runs(store, current["run_id"], {*places})
     for place in places:
@@ -23,25 +24,50 @@ def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Ma
     return [place.removeprefix(f"{store.root}/") for place in places]
 
 
-def _kept(store: DatasetReader, last: str, current: Manifest, until: int) -> dict[str, Manifest]:
-    """The runs that were current at ``until`` or later, by id. ``last``: the dataset whose manifest is written last."""
-    # A run without it never was current.
-    found = ((run, store.manifest(last, run)) for run in store.files.folders(store.folder(last), "run="))
-    made = {run: manifest for run, manifest in found if manifest is not None}
-    made[current["run_id"]] = current
-    times = {run: int(manifest["completed_at"]) for run, manifest in made.items()}
-    # Of runs completed in the same millisecond, all may have been current.
-    first = max((at for at in times.values() if at <= until), default=until)
-    return {run: made[run] for run, at in times.items() if at >= first}
+class _Kept(NamedTuple):
+    """Ids of runs, and by dataset the parts that their manifests name, each with the run that wrote it."""
+
+    runs: set[str]
+    parts: dict[str, set[tuple[str, str]]]
+
+    def add(self, manifest: Manifest) -> None:
+        self.runs.add(manifest["run_id"])
+        for dataset, parts in self.parts.items():
+            parts.update((run, part) for part, run in manifest["parts"][dataset].items())
 
 
-def _unused(store: DatasetReader, dataset: str, kept: dict[str, Manifest]) -> Iterator[str]:
+def _kept(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> _Kept:
+    """The runs that were current at ``until`` or later, and the current one whatever its clock said.
+
+    Of all the manifests only those of one moment are held at a time.
+    """
+    # Runs of a later time are kept: one of a clock that was set back, or one that was killed before it became current.
+    until = min(until, int(current["completed_at"]))
+    kept = _Kept(set(), {dataset: set() for dataset in datasets})
+    kept.add(current)
+    first: list[Manifest] = []
+    # The manifest of the last dataset is written last: a run without it never was current.
+    for run in store.files.folders(store.folder(datasets[-1]), "run="):
+        manifest = store.manifest(datasets[-1], run)
+        if manifest is None:
+            continue
+        if manifest["completed_at"] > until:
+            kept.add(manifest)
+        elif not first or manifest["completed_at"] >= first[0]["completed_at"]:
+            # Of runs completed in the same millisecond, all may have been current.
+            first = [each for each in first if each["completed_at"] == manifest["completed_at"]] + [manifest]
+    for each in first:
+        kept.add(each)
+    return kept
+
+
+def _unused(store: DatasetReader, dataset: str, kept: _Kept) -> Iterator[str]:
     home = store.folder(dataset)
-    used = {(run, part) for manifest in kept.values() for part, run in manifest["parts"][dataset].items()}
+    used = kept.parts[dataset]
     runs_in_use = {run for run, _ in used}
     for run in store.files.folders(home, "run="):
         place = f"{home}/run={run}"
-        if run in kept:
+        if run in kept.runs:
             continue
         if run not in runs_in_use:
             yield place
