@@ -24,7 +24,7 @@ def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Ma
     return [place.removeprefix(f"{store.root}/") for place in places]
 
 
-class _Kept(NamedTuple):
+class _KeptRuns(NamedTuple):
     """Ids of runs, and by dataset the parts that their manifests name, each with the run that wrote it."""
 
     runs: set[str]
@@ -36,14 +36,14 @@ class _Kept(NamedTuple):
             parts.update((run, part) for part, run in manifest["parts"][dataset].items())
 
 
-def _kept(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> _Kept:
+def _kept(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> _KeptRuns:
     """The runs that were current at ``until`` or later, and the current one whatever its clock said.
 
     Of all the manifests only those of one moment are held at a time.
     """
     # Runs of a later time are kept: one of a clock that was set back, or one that was killed before it became current.
     until = min(until, int(current["completed_at"]))
-    kept = _Kept(set(), {dataset: set() for dataset in datasets})
+    kept = _KeptRuns(set(), {dataset: set() for dataset in datasets})
     kept.add(current)
     first: list[Manifest] = []
     # The manifest of the last dataset is written last: a run without it never was current.
@@ -61,7 +61,7 @@ def _kept(store: DatasetReader, datasets: Sequence[str], current: Manifest, unti
     return kept
 
 
-def _unused(store: DatasetReader, dataset: str, kept: _Kept) -> Iterator[str]:
+def _unused(store: DatasetReader, dataset: str, kept: _KeptRuns) -> Iterator[str]:
     home = store.folder(dataset)
     used = kept.parts[dataset]
     runs_in_use = {run for run, _ in used}
