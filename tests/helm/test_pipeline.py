@@ -100,6 +100,32 @@ def test_jobs_get_the_configuration_of_openlineage() -> None:
             {"env": {"OPENLINEAGE__TRANSPORT": '{"auth":{"type":"api_key","apiKey":"confidential"}}'}},
             "name that in pipeline",
         ),
+        *(
+            (
+                {"env": {"OPENLINEAGE__TRANSPORT__CONFIG": f'{{"{key}" : "confidential"}}'}},
+                "which OPENLINEAGE_CONFIG names",
+            )
+            for key in (
+                "sasl.password",
+                "ssl.key.password",
+                "ssl.key.pem",
+                "sasl.jaas.config",
+                "sasl.oauthbearer.client.secret",
+                "API-Key",
+            )
+        ),
+        (
+            {"env": {"OPENLINEAGE__TRANSPORT": '{"custom_headers":{"Authorization":"Bearer confidential"}}'}},
+            r"pipeline\.openlineage\.env\.OPENLINEAGE__TRANSPORT:",
+        ),
+        ({"env": {"OPENLINEAGE__TRANSPORT__CUSTOM_HEADERS": '{"x-shop":"confidential"}'}}, "CUSTOM_HEADERS"),
+        (
+            {"env": {"OPENLINEAGE__TRANSPORT": '{"custom_headers":{"x-shop":"confidential"}}'}},
+            "OPENLINEAGE__TRANSPORT:",
+        ),
+        ({"env": {"OPENLINEAGE__TRANSPORT__CUSTOM_HEADERS__AUTHORIZATION": "Bearer confidential"}}, "AUTHORIZATION:"),
+        ({"secret": "marquez"}, r"pipeline\.openlineage\.secret: .* pipeline\.openlineage\.url"),
+        ({"secret": "marquez", "env": {"OPENLINEAGE_CONFIG": "/data/openlineage.yml"}}, r"openlineage\.secret"),
         ({"url": "https://joe:confidential@marquez"}, r"pipeline\.openlineage\.url"),
         ({"url": "marquez:5000"}, "url"),
         ({"env": {"PATH": "/tmp"}}, "PATH"),
@@ -111,6 +137,25 @@ def test_a_configuration_of_openlineage_that_does_not_work_or_shows_a_key_is_ref
     with pytest.raises(AssertionError, match=reason) as refused:
         template({"pipeline": {"cronJob": {"enabled": True}, "openlineage": given}})
     assert "confidential" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": {"OPENLINEAGE_URL": LINEAGE["url"]}, "secret": "marquez"},
+        {
+            "env": {
+                "OPENLINEAGE__TRANSPORT__TYPE": "kafka",
+                "OPENLINEAGE__TRANSPORT__CONFIG": '{"bootstrap.servers":"kafka:9092","sasl.username":"joe"}',
+                "OPENLINEAGE_CONFIG": "/data/openlineage.yml",
+            }
+        },
+    ],
+    ids=str,
+)
+def test_a_configuration_of_openlineage_without_a_key_is_rendered(given: dict[str, Any]) -> None:
+    text = template({"pipeline": {"cronJob": {"enabled": True}, "openlineage": given}})
+    assert all(each in text for each in given["env"])
 
 
 def test_commands_that_run_on_are_deployments_and_the_cron_jobs_leave_them_out() -> None:

@@ -20,12 +20,15 @@
 {{- end -}}
 {{- include "babelgate.refuseSecret" (list "pipeline.landing" "" .Values.pipeline.landing "leave the password out: that of a topic belongs in a Secret that pipeline.landingSecret names") -}}
 {{- $ends := concat (include "babelgate.secretKeys" . | fromJsonArray) (include "babelgate.secretVariables" . | fromJsonArray) -}}
-{{- $lineage := "put the key in a Secret, and name that in pipeline.openlineage.secret" -}}
+{{- /* The client of OpenLineage adds headers and settings of Kafka's clients. */ -}}
+{{- $ofLineage := concat $ends (list "APIKEY" "AUTHORIZATION" "JAAS_CONFIG" "KEY_PEM") -}}
+{{- $lineage := "put the key of an HTTP server in a Secret, and name that in pipeline.openlineage.secret; other transports read secrets from openlineage.yml, in an image of yours or on the volume at /data, which OPENLINEAGE_CONFIG names" -}}
 {{- include "babelgate.refuseSecret" (list "pipeline.openlineage.url" "" .Values.pipeline.openlineage.url $lineage) -}}
+{{- /* The client reads a value that is JSON as a part of its configuration, whose keys may have dots or hyphens. */ -}}
+{{- $keys := join "|" $ofLineage | replace "_" "[_.-]?" | printf "(?i)\"[^\"]*(%s)\"\\s*:" -}}
+{{- $names := join "|" (append $ofLineage "AUTH") | upper | printf "(%s)$" -}}
 {{- range $name, $value := .Values.pipeline.openlineage.env -}}
-{{- /* The client reads a value that is JSON as a part of its configuration. */ -}}
-{{- $isSecret := or (regexMatch (printf "(%s)$" (join "|" (concat $ends (list "AUTH" "APIKEY")) | upper)) $name) (regexMatch "(?i)\"[a-z_-]*(api_?key|password|secret|token)\"\\s*:" $value) -}}
-{{- $key := ternary "secret" "" $isSecret -}}
+{{- $key := ternary "secret" "" (or (regexMatch $names $name) (regexMatch $keys $value)) -}}
 {{- include "babelgate.refuseSecret" (list (printf "pipeline.openlineage.env.%s" $name) $key $value $lineage) -}}
 {{- end -}}
 {{- range .Values.env -}}

@@ -71,6 +71,9 @@ spark.kubernetes.driver.secretKeyRef.OPENLINEAGE_API_KEY: {{ printf "%s:apiKey" 
 {{- define "babelgate.openlineage" -}}
 {{- $variables := .Values.pipeline.openlineage.env | default dict -}}
 {{- with .Values.pipeline.openlineage.url -}}{{- $variables = merge (dict "OPENLINEAGE_URL" .) $variables -}}{{- end -}}
+{{- if and .Values.pipeline.openlineage.secret (not $variables.OPENLINEAGE_URL) -}}
+{{- fail "pipeline.openlineage.secret: the client uses the key only for the server of pipeline.openlineage.url" -}}
+{{- end -}}
 {{ $variables | toJson }}
 {{- end -}}
 
