@@ -11,7 +11,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 from msgspec import Struct
 
-from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.bounded import PING_SECONDS, within
 from babelgate.brokers.errors import translating
 from babelgate.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from babelgate.brokers.kafka.reader import OFFSETS, CommittedOffsets, Position
@@ -42,19 +42,20 @@ _ATTEMPT_SECONDS = 2.0
 
 _TOPICS_BYTES = 16 * 1024 * 1024
 _TOPIC_BYTES = 800
-"""Of a topic beside the characters of its name: these once more, three numbers and two objects."""
+"""Of a topic beside the characters of its name: these once more, four numbers and two objects."""
 
 
 class Topic(Struct, frozen=True):
     """A topic that exists. ``max_bytes``: its ``max.message.bytes``; None where the credentials may not read it.
     ``id``: 16 bytes. A topic that is deleted and created again has another one. ``kept_ms``: for how long after its
-    date a record is kept; None: without end, or not known."""
+    date a record is kept; None: without end, or not known. ``copies``: the fewest replicas of a partition."""
 
     name: str
     partitions: int
     max_bytes: int | None
     id: bytes
     kept_ms: int | None = None
+    copies: int = 1
 
 
 class KafkaAdmin:
@@ -75,7 +76,6 @@ class KafkaAdmin:
         self._topics: Cache[str, Topic] = Cache(_TOPICS_BYTES, _TOPIC_BYTES)
         self.least_max_bytes = _MOST_BYTES
         """The smallest ``max.message.bytes`` of the topics that were looked up."""
-        self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     def close(self) -> None:
         """Forget the client and what it knows of topics; the next call connects again."""
@@ -137,17 +137,13 @@ class KafkaAdmin:
 
         Raises BrokerRejected for a missing topic that the route does not let the gateway create.
         """
-        known = self._topics.get(name) or await self.topic(name)
+        known = await self.topic(name)
         if known is not None:
             return known
         if not queue.create:
             reason = f"the topic {name} does not exist: create it, or set create: missing in the route"
             raise BrokerRejected(self.broker, reason)
-        creating = self._creating.get(name)
-        if creating is None:
-            creating = self._creating[name] = asyncio.ensure_future(self._create(queue, name, settings or {}))
-            creating.add_done_callback(lambda _: self._creating.pop(name, None))
-        return await asyncio.shield(creating)
+        return await self._create(queue, name, settings or {})
 
     async def positions(self, *topics: str) -> list[Position]:
         """The partitions of those of ``topics`` that exist."""
@@ -247,13 +243,6 @@ class KafkaAdmin:
                 raise error from None
         return found
 
-    async def copies(self, name: str) -> int:
-        """The fewest replicas of a partition of a topic."""
-        asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=WARNINGS_SECONDS)[name]
-        with translating(translate, self.broker):
-            described = await self._raw(asked, WARNINGS_SECONDS)
-        return min(len(each.replicas) for each in described.partitions)
-
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -285,7 +274,8 @@ class KafkaAdmin:
             self.least_max_bytes = min(self.least_max_bytes, limit)
         dated = settings.get("message.timestamp.type") != "LogAppendTime"
         kept = kept_ms(settings) if dated else None
-        return Topic(name, len(described.partitions), limit, _id_of(described), kept)
+        copies = min(len(each.replicas) for each in described.partitions)
+        return Topic(name, len(described.partitions), limit, _id_of(described), kept, copies)
 
     async def _create(self, queue: KafkaQueue, name: str, settings: Mapping[str, str]) -> Topic:
         config = dict(settings)

@@ -15,7 +15,7 @@ from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.header_rules import HeaderRules
-from babelgate.brokers.kafka.admin import KafkaAdmin, deletes, kept_ms
+from babelgate.brokers.kafka.admin import KafkaAdmin, Topic, deletes, kept_ms
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
 from babelgate.brokers.kafka.message import CarriedRecord, KafkaRecord, projected, read
@@ -283,21 +283,21 @@ async def _queue_warnings(admin: KafkaAdmin, queue: KafkaQueue, kept_seconds: fl
     admin.forget(queue.name)
     settings = await admin.settings_of(*names)
     found: list[str] = []
-    if queue.name in settings:
-        found += _of_replicas(queue.name, await admin.copies(queue.name), settings[queue.name])
+    if queue.name in settings and (topic := await admin.topic(queue.name)) is not None:
+        found += _of_replicas(topic, settings[queue.name])
     for name in names:
         if name in settings:
             found += _of_retention(name, settings[name], kept_seconds)
     return found
 
 
-def _of_replicas(name: str, copies: int, settings: Mapping[str, str]) -> Iterator[str]:
-    if copies == 1:
-        yield f"The topic {name} has one replica: the loss of one broker loses its messages."
+def _of_replicas(topic: Topic, settings: Mapping[str, str]) -> Iterator[str]:
+    if topic.copies == 1:
+        yield f"The topic {topic.name} has one replica: the loss of one broker loses its messages."
     elif settings.get("min.insync.replicas") == "1":
-        yield f"The topic {name} has min.insync.replicas=1: a message may be confirmed by one broker alone."
+        yield f"The topic {topic.name} has min.insync.replicas=1: a message may be confirmed by one broker alone."
     if "compact" in settings.get("cleanup.policy", ""):
-        yield f"The topic {name} is compacted: a message replaces the ones before with its key."
+        yield f"The topic {topic.name} is compacted: a message replaces the ones before with its key."
 
 
 def _of_retention(name: str, settings: Mapping[str, str], kept_seconds: float) -> Iterator[str]:

@@ -29,7 +29,6 @@ class AckCommit:
     def __init__(self) -> None:
         self.offsets: dict[Position, list[int]] = {}
         self.states: dict[Position, Partition] = {}
-        self.left: set[Position] = set()
         self.outcomes: dict[Position, KafkaError | None] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -55,7 +54,6 @@ class Committer:
             return
         commit, self.pending = self.pending, None
         self.under_way = commit
-        commit.left = set(commit.offsets)
         wanted = {}
         for position, offsets in commit.offsets.items():
             partition = commit.states[position]
@@ -102,7 +100,7 @@ class Committer:
             return
         too_large = {}
         for position, error in results.items():
-            if position not in commit.left:
+            if position not in commit.offsets or position in commit.outcomes:
                 continue
             partition = commit.states[position]
             if error is not None and error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
@@ -115,13 +113,12 @@ class Committer:
                 offset, _ = partition.commit(())
                 too_large[position] = (partition.generation, offset, "")
                 continue
-            commit.left.discard(position)
             commit.outcomes[position] = error
             partition.end(commit.offsets[position], committed=error is None)
             self._settled(position, partition)
         if too_large and self.thread is not None:
             self.thread.commit(too_large)
-        elif not commit.left:
+        elif commit.outcomes.keys() == commit.offsets.keys():
             self.under_way = None
             commit.done.set_result(None)
             self.send()

@@ -29,24 +29,15 @@ _LOOK_SECONDS = 1.0
 
 class _Group(msgspec.Struct):
     state: str = ""
-    join_state: str = ""
-    assignment_size: int = 0
 
 
-class _KnownBroker(msgspec.Struct):
-    nodeid: int = -1
-    source: str = ""
-    disconnects: int = 0
-
-
-class Statistics(msgspec.Struct):
-    """The members that are read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
+class _Statistics(msgspec.Struct):
+    """What is read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
 
     cgrp: _Group = msgspec.field(default_factory=_Group)
-    brokers: dict[str, _KnownBroker] = msgspec.field(default_factory=dict)
 
 
-statistics = msgspec.json.Decoder(Statistics)
+_statistics = msgspec.json.Decoder(_Statistics)
 
 
 def generation_of(consumer: Consumer) -> int:
@@ -79,7 +70,7 @@ class Membership:
 
     def measured(self, text: str) -> None:
         """Take the statistics of the client: its ``stats_cb``."""
-        self._reported = statistics.decode(text).cgrp.state
+        self._reported = _statistics.decode(text).cgrp.state
 
     def look(self, consumer: Consumer) -> None:
         """Follow a report, after the poll that brought it."""
@@ -144,19 +135,18 @@ class Watchdog:
         self._now = now
         self._since: float | None = None
 
-    def reset(self) -> None:
-        """The client has its group, or needs none."""
-        self._since = None
-
-    def is_absent(self, *, answered: bool) -> bool:
-        """Return whether the client, which has no group now, has to be replaced. ``answered``: the group has just
-        answered another client."""
+    def is_absent(self, *, healthy: bool, answered: bool) -> bool:
+        """Return whether the client has to be replaced, which begins the time again. ``healthy``: it has its group, or
+        needs none; ``answered``: the group has just answered another client."""
         now = self._now()
-        if not answered:
+        if healthy or not answered:
             self._since = None
         elif self._since is None:
             self._since = now
-        return self._since is not None and now - self._since >= ABSENT_SECONDS
+        elif now - self._since >= ABSENT_SECONDS:
+            self._since = None
+            return True
+        return False
 
 
 async def guard(
@@ -169,8 +159,6 @@ async def guard(
     watchdog = Watchdog(asyncio.get_running_loop().time)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if is_healthy():
-            watchdog.reset()
-        elif watchdog.is_absent(answered=await is_answered()) and not is_healthy():
-            watchdog.reset()
+        answered = is_healthy() or await is_answered()
+        if watchdog.is_absent(healthy=is_healthy(), answered=answered):
             replace()

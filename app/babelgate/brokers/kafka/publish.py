@@ -58,32 +58,25 @@ _UNREPORTED = OutcomeUnknown("", "no report")
 class _Batch(Batch[KafkaError | BabelgateError | None]):
     """The records of one call."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, broker: str, count: int) -> None:
         super().__init__(count, _UNREPORTED)
-        self._later: dict[int, Callable[[KafkaError | BabelgateError | None], None]] = {}
+        self._broker = broker
+        self._later: dict[int, asyncio.Future[Outcome]] = {}
 
     def report(self, position: int, error: KafkaError | BabelgateError | None, _: object = None) -> None:
         """Note the result of a record; librdkafka passes the record, too."""
         self.settle(position, error)
-        if (tell := self._later.pop(position, None)) is not None:
-            tell(error)
+        if (later := self._later.pop(position, None)) is not None:
+            later.set_result(None if error is None else translate(error, self._broker, written=True))
 
-    def unknown(self, broker: str, reason: str, *, goes_on: bool) -> None:
+    def unknown(self, reason: str, *, goes_on: bool) -> None:
         """Give the records without a report an error. ``goes_on``: the client still writes them, and it has the
         outcome at last."""
-        loop = asyncio.get_running_loop()
         for position, result in enumerate(self.results):
-            if result is not self.pending:
-                continue
-            error = self.results[position] = OutcomeUnknown(broker, reason)
-            if goes_on:
-                later: asyncio.Future[Outcome] = loop.create_future()
-                error.later = later
-                self._later[position] = partial(_tell, later, broker)
-
-
-def _tell(later: asyncio.Future[Outcome], broker: str, error: KafkaError | BabelgateError | None) -> None:
-    later.set_result(None if error is None else translate(error, broker, written=True))
+            if result is self.pending:
+                error = self.results[position] = OutcomeUnknown(self._broker, reason)
+                if goes_on:
+                    error.later = self._later[position] = self.done.get_loop().create_future()
 
 
 class _Client:
@@ -202,7 +195,7 @@ class KafkaProducer:
         if client.batch_bytes > self._admin.least_max_bytes:
             client.expire()
             client = self._client = self._started()
-        batch = _Batch(len(records))
+        batch = _Batch(self._broker, len(records))
         for position, record in enumerate(records):
             try:
                 client.write(batch, position, record)
@@ -211,7 +204,7 @@ class KafkaProducer:
         client.watch()
         if not await batch.wait(until):
             self._doubt = f"no answer within {self._seconds:g} s"
-            batch.unknown(self._broker, self._doubt, goes_on=self._goes_on)
+            batch.unknown(self._doubt, goes_on=self._goes_on)
         return batch.results
 
     async def _reach(self) -> _Client:

@@ -65,9 +65,9 @@ def test_a_client_is_replaced_after_ten_seconds_without_its_group() -> None:
     clock = Clock()
     watchdog = Watchdog(clock)
     for _ in range(10):
-        assert not watchdog.is_absent(answered=True)
+        assert not watchdog.is_absent(healthy=False, answered=True)
         clock.now += ABSENT_SECONDS / 10
-    assert watchdog.is_absent(answered=True)
+    assert watchdog.is_absent(healthy=False, answered=True)
 
 
 def test_a_client_is_not_replaced_while_the_group_answers_nobody() -> None:
@@ -75,23 +75,23 @@ def test_a_client_is_not_replaced_while_the_group_answers_nobody() -> None:
     clock = Clock()
     watchdog = Watchdog(clock)
     for _ in range(100):
-        assert not watchdog.is_absent(answered=False)
+        assert not watchdog.is_absent(healthy=False, answered=False)
         clock.now += 1
-    assert not watchdog.is_absent(answered=True)
+    assert not watchdog.is_absent(healthy=False, answered=True)
     clock.now += ABSENT_SECONDS - 1
-    assert not watchdog.is_absent(answered=True)
-    assert not watchdog.is_absent(answered=False)
+    assert not watchdog.is_absent(healthy=False, answered=True)
+    assert not watchdog.is_absent(healthy=False, answered=False)
     clock.now += 2
-    assert not watchdog.is_absent(answered=True), "the time begins again"
+    assert not watchdog.is_absent(healthy=False, answered=True), "the time begins again"
 
 
 def test_a_member_begins_anew() -> None:
     clock = Clock()
     watchdog = Watchdog(clock)
-    assert not watchdog.is_absent(answered=True)
+    assert not watchdog.is_absent(healthy=False, answered=True)
     clock.now += ABSENT_SECONDS
-    watchdog.reset()
-    assert not watchdog.is_absent(answered=True)
+    assert not watchdog.is_absent(healthy=True, answered=True)
+    assert not watchdog.is_absent(healthy=False, answered=True)
 
 
 @pytest.mark.parametrize(
