@@ -60,6 +60,26 @@ async def test_a_broker_that_was_fenced_is_asked(queue: str) -> None:
             assert await opened.publish(opened.native_queue(queue, STANDARD), letters(1)) == [None]
 
 
+async def test_a_topic_that_several_create_at_once(one: KafkaBinding, other: KafkaBinding, queue: str) -> None:
+    """It is one topic, and no call fails because another was faster."""
+    native = one.native_queue(queue, STANDARD)
+    calls = [each.publish(native, letters(1)) for each in (one, other, one, other)]
+    assert await asyncio.gather(*calls) == [[None]] * 4
+    assert len(await one.peek(native, 10)) == 4
+
+
+async def test_a_binding_that_was_closed_can_be_opened_again(one: KafkaBinding, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    for number in range(3):
+        assert await one.publish(native, letters(1)) == [None]
+        assert len(await one.peek(native, 10)) == 1
+        (found,) = await one.reserve(native, 10, LIMIT_SECONDS, 60)
+        assert await one.ack(native, [found.handle]) == [None]
+        assert (await one.stats(native)).depth == 0, number
+        await one.close()
+        await one.open()
+
+
 @pytest.mark.slow
 async def test_a_queue_is_counted_again_after_its_broker_was_killed(queue: str) -> None:
     """While leaders and coordinators are not there yet the error is BrokerUnavailable, and no other."""

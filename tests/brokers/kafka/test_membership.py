@@ -68,7 +68,7 @@ async def test_a_client_that_stays_without_its_group_is_replaced(
     native = one.native_queue(queue, STANDARD)
     await one.publish(native, letters(1))
     admin = KafkaAdmin("kafka", settings(server.port), 5)
-    reader = KafkaReader("kafka", settings(server.port), 5)
+    reader = KafkaReader("kafka", settings(server.port), 5, admin.check_open)
     far = settings_of(f"kafka://127.0.0.1:{server.proxy_port}", {})
     consumer = GroupConsumer("kafka", far, admin, reader, 5)
     target: Any = native.options_as(object)

@@ -72,13 +72,20 @@ class KafkaAdmin:
         self._cause: KafkaError | None = None
         """Why the brokers are not reached: a password, a certificate. An answer alone says only that it is missing."""
         self._client: AdminClient | None = None
-        self.commits = CommittedOffsets(broker, self._settings, timeout_seconds)
+        self.commits = CommittedOffsets(broker, self._settings, timeout_seconds, self.check_open)
         self._topics: Cache[str, Topic] = Cache(_TOPICS_BYTES, _TOPIC_BYTES)
         self.least_max_bytes = _MOST_BYTES
         """The smallest ``max.message.bytes`` of the topics that were looked up."""
+        self.closed = False
+        """Whether the binding is closed: no client begins, also for a call that began before."""
+
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable if the binding is closed."""
+        if self.closed:
+            raise BrokerUnavailable(self.broker, "the gateway disconnects")
 
     def close(self) -> None:
-        """Forget the client and what it knows of topics; the next call connects again."""
+        """Forget the client and what it knows of topics."""
         self._client = None
         self._topics.clear()
         self.commits.close()
@@ -91,7 +98,7 @@ class KafkaAdmin:
         """
         client = self._admin
         try:
-            await within(seconds, self.broker, asyncio.to_thread(self._list_topics, seconds, OFFSETS))
+            await within(seconds, self.broker, asyncio.to_thread(self._list_topics, client, seconds, OFFSETS))
         except BrokerUnavailable:
             client.poll(0)
             if self._cause is None:
@@ -225,9 +232,9 @@ class KafkaAdmin:
 
     async def all_names(self) -> set[str]:
         """All topics of the cluster."""
-        return set(
-            await within(self.timeout_seconds, self.broker, asyncio.to_thread(self._list_topics, self.timeout_seconds))
-        )
+        seconds = self.timeout_seconds
+        asked = asyncio.to_thread(self._list_topics, self._admin, seconds)
+        return set(await within(seconds, self.broker, asked))
 
     async def settings_of(self, *names: str) -> dict[str, dict[str, str]]:
         """The settings of topics, without those that do not exist, and without those that may not be read."""
@@ -245,6 +252,7 @@ class KafkaAdmin:
 
     @property
     def _admin(self) -> AdminClient:
+        self.check_open()
         if self._client is None:
             self._client = AdminClient(self._settings)
         return self._client
@@ -254,10 +262,10 @@ class KafkaAdmin:
         if self._cause is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._cause = error
 
-    def _list_topics(self, seconds: float, topic: str | None = None) -> list[str]:
+    def _list_topics(self, client: AdminClient, seconds: float, topic: str | None = None) -> list[str]:
         """The names of all topics, or of the one asked for."""
         with translating(translate, self.broker):
-            return list(self._admin.list_topics(topic, timeout=seconds).topics)
+            return list(client.list_topics(topic, timeout=seconds).topics)
 
     async def _look_up(self, name: str) -> Topic | None:
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout_seconds)
@@ -274,7 +282,7 @@ class KafkaAdmin:
             self.least_max_bytes = min(self.least_max_bytes, limit)
         dated = settings.get("message.timestamp.type") != "LogAppendTime"
         kept = kept_ms(settings) if dated else None
-        copies = min(len(each.replicas) for each in described.partitions)
+        copies = min((len(each.replicas) for each in described.partitions), default=0)
         return Topic(name, len(described.partitions), limit, _id_of(described), kept, copies)
 
     async def _create(self, queue: KafkaQueue, name: str, settings: Mapping[str, str]) -> Topic:

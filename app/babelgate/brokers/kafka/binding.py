@@ -75,7 +75,7 @@ class KafkaBinding:
         self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
         self._copier = KafkaProducer(name, settings.client, timeout_seconds, self._admin, COPY_SECONDS)
-        self._reader = KafkaReader(name, settings.client, timeout_seconds)
+        self._reader = KafkaReader(name, settings.client, timeout_seconds, self._admin.check_open)
         self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
         self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
@@ -113,6 +113,7 @@ class KafkaBinding:
 
     async def open(self) -> None:
         """Raises BrokerUnavailable when the cluster does not answer. The group is joined with the first reserve."""
+        self._admin.closed = False
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_SECONDS - 0.5
         await self._admin.probe(until - loop.time())
@@ -120,6 +121,7 @@ class KafkaBinding:
 
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""
+        self._admin.closed = True
         await asyncio.gather(self._consumer.close(), self._reinjector.close())
         await asyncio.gather(self._producer.close(), self._copier.close())
         await self._reader.close()

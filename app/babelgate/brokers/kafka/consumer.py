@@ -189,7 +189,8 @@ class GroupConsumer:
     # Reserving
 
     def _topic_of(self, queue: KafkaQueue, topic: TopicInUse | None = None) -> TopicInUse:
-        """The topic, in the subscription; ``topic`` is what the caller had before."""
+        """The topic, in the subscription; ``topic`` is what the caller had before. Raises BrokerUnavailable."""
+        self._admin.check_open()
         found = self._topics.get(queue.name)
         if found is None or self._thread is None:
             found = self._topics[queue.name] = topic or found or TopicInUse(queue)

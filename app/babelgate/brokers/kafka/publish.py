@@ -172,14 +172,16 @@ class KafkaProducer:
         self._connect = SharedConnect(broker, self._reach, ConnectPause())
 
     async def connect(self) -> None:
-        """Raises BrokerUnavailable where the broker does not answer within 4 s, or the time-out if that is less."""
+        """Raises BrokerUnavailable where the broker does not answer within 4 s, or the time-out if that is less, and
+        once the binding is closed."""
+        self._admin.check_open()
         if self._client is not None:
             self._client.serve()
         if self._doubt is not None or self._client is None:
             await self._connect.connected()
 
     async def close(self) -> None:
-        """End the producer; a later write begins a new one."""
+        """End the producer."""
         await self._connect.cancel(1)
         client, self._client = self._client, None
         self._doubt = "the gateway has disconnected"
@@ -191,9 +193,10 @@ class KafkaProducer:
         until = asyncio.get_running_loop().time() + self._seconds
         await self.connect()
         client = self._client
-        assert client is not None
-        if client.batch_bytes > self._admin.least_max_bytes:
+        if client is not None and client.batch_bytes > self._admin.least_max_bytes:
             client.expire()
+            client = None
+        if client is None:
             client = self._client = self._started()
         batch = _Batch(self._broker, len(records))
         for position, record in enumerate(records):
@@ -220,6 +223,7 @@ class KafkaProducer:
         return client
 
     def _started(self) -> _Client:
+        self._admin.check_open()
         return _Client(self._settings, min(self._admin.least_max_bytes, _BATCH_BYTES), self._failed)
 
     def _failed(self, client: _Client, error: KafkaError) -> None:

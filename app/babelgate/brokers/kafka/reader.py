@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,11 +35,17 @@ _POLL_SECONDS = 0.2
 
 
 class KafkaReader:
-    """One client without a group, for one read at a time; it disconnects after a while without a read."""
+    """One client without a group, for one read at a time; it disconnects after a while without a read.
 
-    def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float) -> None:
+    ``check_open`` raises BrokerUnavailable where no client may begin any more.
+    """
+
+    def __init__(
+        self, broker: str, client: Mapping[str, Any], timeout_seconds: float, check_open: Callable[[], None]
+    ) -> None:
         self._broker = broker
         self._seconds = timeout_seconds
+        self._check_open = check_open
         self._settings = dict(client) | {
             "group.id": _GROUP,
             "enable.auto.commit": False,
@@ -62,6 +68,7 @@ class KafkaReader:
         the partition ends. Raises BrokerUnavailable without an answer within the time-out.
         """
         async with self._lock:
+            self._check_open()
             if self._idle is not None:
                 self._idle.cancel()
             try:
@@ -71,7 +78,7 @@ class KafkaReader:
                 self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._disconnect)
 
     async def close(self) -> None:
-        """Disconnect; a later read connects again."""
+        """Disconnect."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -123,22 +130,25 @@ class KafkaReader:
 
 class CommittedOffsets:
     """The committed offsets of one cluster. ``settings``: of each client. A client begins with the first question about
-    a group, and is replaced when it has had no answer for ABSENT_SECONDS."""
+    a group, and is replaced when it has had no answer for ABSENT_SECONDS. ``check_open``: as of a reader."""
 
-    def __init__(self, broker: str, settings: Mapping[str, Any], timeout_seconds: float) -> None:
+    def __init__(
+        self, broker: str, settings: Mapping[str, Any], timeout_seconds: float, check_open: Callable[[], None]
+    ) -> None:
         self._broker = broker
         self._settings = settings
         self._seconds = timeout_seconds
+        self._check_open = check_open
         self._clients: dict[str, Consumer] = {}
         self._failing: dict[str, float] = {}
         """Since when a client has had no answer, by its group."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka-committed")
 
     def close(self) -> None:
-        """End the clients; the next call connects again."""
+        """End the clients."""
         clients, self._clients = self._clients, {}
         self._failing.clear()
-        for each in clients.values():
+        for each in list(clients.values()):
             self._threads.submit(each.close)
 
     async def of(
@@ -167,17 +177,15 @@ class CommittedOffsets:
         return True
 
     def _asked(self, group: str, positions: Sequence[Position]) -> dict[Position, tuple[int, str]]:
-        client = self._clients.get(group)
-        if client is None:
-            settings = {**self._settings, "group.id": group, "enable.auto.commit": False}
-            client = self._clients.setdefault(group, Consumer(settings))
         deadline = time.monotonic() + self._seconds
         while True:
             left = max(deadline - time.monotonic(), _PAUSE_SECONDS)
+            client = self._client_of(group)
             try:
                 found = client.committed([TopicPartition(*each) for each in positions], timeout=left)
                 break
-            except KafkaException as error:
+            except (KafkaException, RuntimeError) as error:
+                # A client that another call has replaced, or a close has ended, raises RuntimeError.
                 raised = translate(error, self._broker, written=False)
                 if not isinstance(raised, BrokerUnavailable) or left <= _PAUSE_SECONDS:
                     self._failed(group, client)
@@ -190,6 +198,16 @@ class CommittedOffsets:
             for each in found
             if each.error is None and each.offset >= 0
         }
+
+    def _client_of(self, group: str) -> Consumer:
+        # A close takes this table away, and then none begins.
+        clients = self._clients
+        client = clients.get(group)
+        if client is None:
+            self._check_open()
+            settings = {**self._settings, "group.id": group, "enable.auto.commit": False}
+            client = clients.setdefault(group, Consumer(settings))
+        return client
 
     def _failed(self, group: str, client: Consumer) -> None:
         since = self._failing.setdefault(group, time.monotonic())

@@ -73,7 +73,7 @@ class KafkaReinjector:
 
     def watch(self, queue: KafkaQueue, *, again: bool = False) -> None:
         """Serve the retry tiers of ``queue`` from now on; ``again``: it may have a new one. No I/O."""
-        if not self._enabled or (self._watched.get(queue.name) == queue and not again):
+        if not self._enabled or self._admin.closed or (self._watched.get(queue.name) == queue and not again):
             return
         if queue.retry_delays_seconds:
             self._watched.keep(queue.name, queue)

@@ -1,0 +1,90 @@
+"""Once a binding is closed no call begins a client of Kafka, nor goes on with one that ends. No broker answers here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from babelgate.brokers.binding import DeadRecord, LastFailure, NativeQueue, Outgoing
+from babelgate.brokers.kafka.admin import Topic
+from babelgate.brokers.kafka.binding import KafkaBinding, connect
+from babelgate.brokers.kafka.reader import CommittedOffsets
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable
+
+URL = "kafka://127.0.0.1:1"
+POSITION = ("q", 0)
+COPY = Outgoing(b"{}", failure=LastFailure(1))
+
+CALLS: dict[str, Callable[[KafkaBinding, NativeQueue], Awaitable[Any]]] = {
+    "reserve": lambda binding, queue: binding.reserve(queue, 1, 300, 30),
+    "publish": lambda binding, queue: binding.publish(queue, [Outgoing(b"{}", dedup_id="i")]),
+    "publish later": lambda binding, queue: binding.publish(queue, [Outgoing(b"{}", delay_seconds=5)]),
+    "copy": lambda binding, queue: binding.publish_dead_letters(queue, [COPY]),
+    "stats": lambda binding, queue: binding.stats(queue),
+    "peek": lambda binding, queue: binding.peek(queue, 1),
+    "purge": lambda binding, queue: binding.purge(queue),
+    "read dead letters": lambda binding, queue: binding.read_dead(queue, None, 1),
+    "remove dead letters": lambda binding, queue: binding.remove_dead(queue, [DeadRecord(POSITION, b"{}")], None),
+    "purge dead letters": lambda binding, queue: binding.purge_dead(queue),
+    "warnings": lambda binding, queue: binding.queue_warnings(queue, 60),
+    "queues": lambda binding, queue: binding.queues(),
+    "ping": lambda binding, queue: binding.ping(),
+    # The next steps of a walk that began before.
+    "read on": lambda binding, queue: binding._reader.read(POSITION, 0, 1),
+    "commits": lambda binding, queue: binding._admin.commits.of("babelqueue", [POSITION]),
+}
+
+
+def clients(binding: KafkaBinding) -> list[Any]:
+    """The clients of ``binding``, and the tasks that may begin one."""
+    found = [
+        binding._consumer._thread,
+        binding._consumer._guarding,
+        binding._reinjector._task,
+        binding._reinjector._member,
+        binding._producer._client,
+        binding._copier._client,
+        binding._reader._consumer,
+        binding._admin._client,
+        *binding._admin.commits._clients,
+    ]
+    return [each for each in found if each is not None]
+
+
+async def disconnects(call: Awaitable[Any]) -> None:
+    """Assert that ``call`` fails soon, because the binding is closed."""
+    with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+        async with asyncio.timeout(20):
+            await call
+
+
+async def test_no_client_begins_once_the_binding_is_closed() -> None:
+    binding = connect("kafka", URL, {"timeout_seconds": 1}, now_ms)
+    queue = binding.native_queue("q", {})
+    # It is known to exist, so that the reserve needs no answer to have a member.
+    binding._admin._topics.keep("q", Topic("q", 1, None, bytes(16)))
+    waiting = asyncio.create_task(binding.reserve(queue, 1, 300, 30))
+    await asyncio.sleep(0)
+    assert binding._consumer._thread in clients(binding)
+    await binding.close()
+    await disconnects(waiting)
+    assert clients(binding) == []
+    for name, call in CALLS.items():
+        await disconnects(call(binding, queue))
+        assert clients(binding) == [], name
+    await binding.close()
+
+
+async def test_a_question_ends_although_its_client_was_replaced_meanwhile() -> None:
+    offsets = CommittedOffsets("kafka", {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, 0.5, lambda: None)
+    client = offsets._clients["g"] = Consumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "group.id": "g"})
+    client.close()
+    with pytest.raises(BrokerUnavailable):
+        await offsets.of("g", [POSITION])
+    assert not await offsets.is_answered("g")
+    offsets.close()
