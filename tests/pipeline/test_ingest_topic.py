@@ -32,6 +32,13 @@ from tests.pipeline.test_ingest_kill import Victim
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
+_PASSWORD = {
+    "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.password.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_shop="a secret";'
+    ),
+}
+
 
 class TopicRun:
     """The command, in this process, from a topic to a lake below ``folder``; and processes that land there."""
@@ -223,14 +230,19 @@ def test_an_ingest_that_is_killed_goes_on(make):
 
 @pytest.mark.timeout(900)
 def test_a_continuous_run_while_the_broker_is_away(make, spark, tmp_path):
-    with kafka() as own:
+    """Which lets in who knows a password: gateways have it in their URL, and the command in a file."""
+    with kafka(_PASSWORD, {"PASSWORD": "SASL_PLAINTEXT"}) as own:
         create_topic(own.port, "journal", partitions=2)
         run = TopicRun(spark, own, "journal", tmp_path)
+        place = f"127.0.0.1:{own.ports['PASSWORD']}/journal?sasl_mechanism=PLAIN"
+        run.url = f"kafka://shop:a%20secret@{place}"
         run.land(10)
-        log = tmp_path / "log.txt"
+        log, password = tmp_path / "log.txt", tmp_path / "password"
+        password.write_text("a secret\n")
         conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
-        where = [run.url, "--lake", run.root, "--continuous", "--interval-seconds", "0.2", "--master", "local[2]"]
-        command = [sys.executable, "-m", "babelgate", "pipeline", "ingest", *where, *conf]
+        where = [f"kafka://shop@{place}", "--password-file", str(password), "--lake", run.root]
+        how = ["--continuous", "--interval-seconds", "0.2", "--master", "local[2]"]
+        command = [sys.executable, "-m", "babelgate", "pipeline", "ingest", *where, *how, *conf]
         with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process, killed(process):
 
             def wait(text):
@@ -249,4 +261,5 @@ def test_a_continuous_run_while_the_broker_is_away(make, spark, tmp_path):
             process.send_signal(signal.SIGTERM)
             assert process.wait(240) == 0, log.read_text()
         assert "Ingested 21 records of 2 files" in log.read_text()
+        assert "secret" not in log.read_text()
         assert run.keys() == run.expected()

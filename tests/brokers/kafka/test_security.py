@@ -11,6 +11,7 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from confluent_kafka.admin import (
@@ -185,18 +186,59 @@ async def test_a_token(secured: KafkaServer, queue: str, token_url: str) -> None
     assert "another secret" not in reason
 
 
-def test_a_journal_needs_no_right_on_a_group(secured: KafkaServer, queue: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [("PASSWORD", "PLAIN"), ("BOTH", "SCRAM-SHA-512"), ("PASSWORD", "OAUTHBEARER"), ("CERTIFIED", None)],
+)
+def test_a_journal_lands_and_is_read_without_a_right_on_a_group(
+    secured: KafkaServer,
+    certificates: Path,
+    token_url: str,
+    queue: str,
+    tmp_path: Path,
+    listener: str,
+    mechanism: str | None,
+) -> None:
+    """A gateway has all in one URL; who reads may give the password apart."""
     create_topic(secured.port, queue)
     resource = ResourceType.GROUP, "babelgate-journal", ResourcePatternType.LITERAL
     forbidden = AclBinding(*resource, "User:shop", "*", AclOperation.ALL, AclPermissionType.DENY)
     admin = AdminClient(settings(secured.port))
     admin.create_acls([forbidden])[forbidden].result(60)
-    address = f"shop:a%20secret@127.0.0.1:{secured.ports['PASSWORD']}"
-    url = f"kafka://{address}/{queue}?sasl_mechanism=PLAIN"
+    query: dict[str, str] = {}
+    if LISTENERS[listener].endswith("SSL"):
+        query["ssl_ca_certs"] = str(certificates / "ca.crt")
+    if mechanism is None:
+        query |= {"ssl_certfile": str(certificates / "server.crt"), "ssl_keyfile": str(certificates / "server.key")}
+    else:
+        query |= {"sasl_mechanism": mechanism, "username": "shop"}
+    if mechanism == "OAUTHBEARER":
+        query["oauth_token_url"] = token_url
+    password = {} if mechanism is None else {"password": "a secret"}
+    url = f"{url_of(secured, listener)}/{queue}"
     path = segment(tmp_path, 3)
-    store = landing_store(url, "zstd")
+    store = landing_store(f"{url}?{urlencode(query | password)}", "zstd")
     landed, _ = store.put(path, path.name)
     assert plain(store.read(landed, 0, 1)) == path.read_bytes()
-    with closing(topic_source(url, {}, "landing")) as source:
+    with closing(topic_source(f"{url}?{urlencode(query)}", password, "landing")) as source:
         found, after = source.read([0], source.bounds().ends, 10, 1000)
     assert ([each.offset for each in found], after) == ([0], [1])
+
+
+@pytest.mark.parametrize("listener", ["PASSWORD", "BOTH"])
+def test_a_journal_is_refused_in_words(
+    secured: KafkaServer, certificates: Path, queue: str, tmp_path: Path, monkeypatch: Any, listener: str
+) -> None:
+    monkeypatch.setattr("babelgate.brokers.kafka.topics.SECONDS", 3.0)
+    query = {"sasl_mechanism": "SCRAM-SHA-512", "username": "shop", "password": "another secret"}
+    if listener == "BOTH":
+        query["ssl_ca_certs"] = str(certificates / "ca.crt")
+    url = f"{url_of(secured, listener)}/{queue}?{urlencode(query)}"
+    path = segment(tmp_path, 3)
+    with pytest.raises(BrokerUnavailable) as landing:
+        landing_store(url, "zstd").put(path, path.name)
+    with closing(topic_source(url, {}, "landing")) as source, pytest.raises(BrokerUnavailable) as reading:
+        source.bounds()
+    for refused in (landing, reading):
+        assert "uthentication failed" in str(refused.value)
+        assert "secret" not in str(refused.value)
