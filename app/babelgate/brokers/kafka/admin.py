@@ -34,7 +34,7 @@ ADDED_BYTES = 65_536
 _MOST_BYTES = 2**31 - 1
 """The setting is a number of 32 bits: https://kafka.apache.org/documentation/#topicconfigs_max.message.bytes"""
 
-_FLUSHED = 0.02
+_AGAIN_SECONDS = 0.02
 """The pause before a question to a new topic is repeated, whose partitions have no leader yet."""
 
 _ATTEMPT_SECONDS = 2.0
@@ -170,7 +170,7 @@ class KafkaAdmin:
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         while True:
             # After a restart of a broker the client sends no question until it has looked up the leaders again.
-            left = max(deadline - asyncio.get_running_loop().time(), _FLUSHED)
+            left = max(deadline - asyncio.get_running_loop().time(), _AGAIN_SECONDS)
             asked = self._admin.list_offsets(
                 {TopicPartition(*each): spec for each in positions},
                 isolation_level=IsolationLevel.READ_COMMITTED,
@@ -193,10 +193,10 @@ class KafkaAdmin:
                 return offsets
             failure = next(each for each in failures if each not in missing)
             error = failure if isinstance(failure, BabelgateError) else translate(failure, self.broker, written=False)
-            over = not again or asyncio.get_running_loop().time() + _FLUSHED > deadline
+            over = not again or asyncio.get_running_loop().time() + _AGAIN_SECONDS > deadline
             if over or not isinstance(error, BrokerUnavailable):
                 raise error
-            await asyncio.sleep(_FLUSHED)
+            await asyncio.sleep(_AGAIN_SECONDS)
             await self.all_names()
 
     async def bounds(
@@ -270,7 +270,7 @@ class KafkaAdmin:
     async def _look_up(self, name: str) -> Topic | None:
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout_seconds)
         try:
-            described = await self._raw(asked[name], self.timeout_seconds)
+            described = await self._raw(asked[name])
         except KafkaException as error:
             if error.args[0].code() in MISSING_TOPIC:
                 return None
@@ -302,7 +302,7 @@ class KafkaAdmin:
         seconds = self.timeout_seconds
         asked = self._admin.create_topics([wanted], operation_timeout=seconds, request_timeout=seconds)[name]
         try:
-            await self._raw(asked, seconds)
+            await self._raw(asked)
         except KafkaException as error:
             found = error_of(error)
             if found is None or found.name() != "TOPIC_ALREADY_EXISTS":
@@ -315,7 +315,7 @@ class KafkaAdmin:
         while (made := await self.topic(name)) is None:
             if asyncio.get_running_loop().time() > deadline:
                 raise BrokerUnavailable(self.broker, f"the new topic {name} is not there yet")
-            await asyncio.sleep(_FLUSHED)
+            await asyncio.sleep(_AGAIN_SECONDS)
         return made
 
     async def _answers(
@@ -329,8 +329,8 @@ class KafkaAdmin:
         )
         return list(zip(asked, answers, strict=True))
 
-    async def _raw(self, future: Future[Any], seconds: float) -> Any:
-        return await within(seconds, self.broker, asyncio.wrap_future(future))
+    async def _raw(self, future: Future[Any]) -> Any:
+        return await within(self.timeout_seconds, self.broker, asyncio.wrap_future(future))
 
 
 def _id_of(described: Any) -> bytes:

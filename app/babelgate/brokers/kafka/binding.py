@@ -78,7 +78,8 @@ class KafkaBinding:
         self._reader = KafkaReader(name, settings.client, timeout_seconds, self._admin.check_open)
         self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
-        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
+        tier_used = partial(self._reinjector.watch, again=True)
+        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
 
     @property
@@ -269,9 +270,6 @@ class KafkaBinding:
         target = _queue(queue)
         self._reinjector.watch(target)
         return target
-
-    def _tier_used(self, queue: KafkaQueue) -> None:
-        self._reinjector.watch(queue, again=True)
 
 
 def _count(ranges: Mapping[Position, tuple[int, int]]) -> int:

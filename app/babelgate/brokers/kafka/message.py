@@ -27,8 +27,6 @@ _FUTURE_MS = 3_600_000
 """A broker refuses a record that is dated later than this:
 https://kafka.apache.org/documentation/#topicconfigs_message.timestamp.after.max.ms"""
 
-NO_KEY_OR_HEADERS: Sequence[tuple[str, bytes | None]] = ()
-
 HeaderList = Sequence[tuple[str, bytes | None]]
 """Headers as Kafka has them: a name may occur several times, and a value is any bytes, or null."""
 
@@ -88,7 +86,7 @@ def _varint(number: int) -> int:
 
 def read(message: Any) -> KafkaRecord:
     """A record as confluent-kafka returns it. The body of a tombstone, whose value is null, is empty."""
-    found: HeaderList = message.headers() or NO_KEY_OR_HEADERS
+    found: HeaderList = message.headers() or ()
     headers: Mapping[str, str] = NO_HEADERS
     version = attempts = None
     if found:
@@ -169,8 +167,8 @@ def reinjected(message: Any, topic: str) -> Written:
 
     ``topic``: where it goes without the header that names its topic.
     """
-    headers: HeaderList = message.headers() or NO_KEY_OR_HEADERS
-    original = _first(headers, ORIGINAL_TOPIC)
+    headers: HeaderList = message.headers() or ()
+    original = dict(reversed(headers)).get(ORIGINAL_TOPIC)
     target = topic if not original else original.decode("utf-8", "replace")
     return Written(target, message.value(), message.key(), _unparked(headers))
 
@@ -253,10 +251,6 @@ def _projection(body: bytes) -> tuple[dict[str, bytes], int]:
     if type(fields.attempts) is int:
         made[ATTEMPTS] = b"%d" % fields.attempts
     return made, meta.created_at if type(meta.created_at) is int else 0
-
-
-def _first(headers: HeaderList, wanted: str) -> bytes | None:
-    return next((value for name, value in headers if name == wanted), None)
 
 
 def _attempts(value: bytes | None) -> int | None:

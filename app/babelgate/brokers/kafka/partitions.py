@@ -94,20 +94,19 @@ class ReadyRange:
 class Partition:
     """One partition while it is assigned to this process.
 
-    ``generation``: the number of the assignment. ``base``: the committed offset. ``position``: the offset after the
-    last record that arrived. ``max_held``: how far behind the first unacked record others are handed out.
+    ``generation``: the number of the assignment. ``position``: the offset after the last record that arrived.
+    ``max_held``: how far behind the first unacked record others are handed out.
     """
 
     def __init__(self, generation: int, offset: int | None, metadata: str | None, max_held: int) -> None:
         self.generation = generation
-        self.base = offset or 0
         self.position = offset or 0
         self.max_held = max_held
         self.leased: dict[int, Any] = {}
         self._sign = 0
         self._known = offset is not None
         self._purged = 0
-        self._acked = AckedOffsets(self.base, metadata)
+        self._acked = AckedOffsets(self.position, metadata)
         self._ready: list[tuple[int, int, Any]] = []
         self._order: deque[int] = deque()
         self._acking: set[int] = set()
@@ -133,7 +132,7 @@ class Partition:
             self._known, self._purged = False, 0
         if not self._known:
             # The log begins here.
-            self._known, self.base = True, offset
+            self._known = True
             self._acked = AckedOffsets(offset)
         elif offset < self.position and self._order:
             return False
@@ -204,8 +203,7 @@ class Partition:
                 self._acked.remove(offset)
         while self._order and self._order[0] in self._acked and self._order[0] not in self._acking:
             self._order.popleft()
-        self.base = self._order[0] if self._order else self.position
-        self._acked.forget_before(self.base)
+        self._acked.forget_before(self._order[0] if self._order else self.position)
 
     def drop_ready(self, before: int) -> int:
         """Forget the ready records before ``before``, which the broker has deleted, and those on their way; return the

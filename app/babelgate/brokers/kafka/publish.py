@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from babelgate.brokers.batching import Batch
+from babelgate.brokers.batching import Batch, made_of_each
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from babelgate.brokers.errors import too_large
@@ -25,7 +25,6 @@ from babelgate.errors import (
     OutcomeUnknown,
     UnsupportedByBroker,
 )
-from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
 
 _TIERS_BYTES = 4 * 1024 * 1024
@@ -290,23 +289,13 @@ class KafkaPublisher:
         make: Callable[[Outgoing, int], Written],
         ensured: Callable[[str], Awaitable[Sequence[Topic]]],
     ) -> list[Outcome]:
-        outcomes: list[Outcome] = [None] * len(messages)
         now = self._clock()
-
-        def made(message: Outgoing) -> Written | BabelgateError:
-            try:
-                return make(message, now)
-            except ValueError as error:
-                return BrokerRejected(self._broker, str(error))
-
         producer = self._copier if all(each.failure is not None for each in messages) else self._producer
         await producer.connect()
         topics: dict[str, Sequence[Topic] | BabelgateError] = {}
         ready: list[tuple[int, Written]] = []
-        for position, each in enumerate(await turns.mapped(made, messages, _size)):
-            if isinstance(each, BabelgateError):
-                outcomes[position] = each
-                continue
+        outcomes, made = await made_of_each(self._broker, messages, lambda message: make(message, now))
+        for position, each in made.items():
             found = topics.get(each.topic)
             if found is None:
                 try:
@@ -379,7 +368,3 @@ def _limit(record: Written, topics: Sequence[Topic]) -> int | None:
             there = room_of(record if topic.name == record.topic else unparked(record, topic.name), topic.max_bytes)
             room = there if room is None else min(room, there)
     return room
-
-
-def _size(message: Outgoing) -> int:
-    return len(message.body)

@@ -54,7 +54,7 @@ def test_a_commit_after_all_acks_has_no_metadata() -> None:
     leased(partition)
     assert acked(partition, 1, 2, 3, 4)[0] == 0
     assert acked(partition, 0) == (5, "")
-    assert partition.base == 5
+    assert partition.commit(()) == (5, "")
     assert partition.span == 0
 
 
@@ -197,4 +197,4 @@ def test_offsets_that_retention_has_removed_take_no_memory() -> None:
     assert partition.commit([300_000_000]) == (300_000_001, "")
     assert partition._acked._bits.bit_length() <= 8
     partition.end([300_000_000], committed=True)
-    assert partition.base == 300_000_001
+    assert partition.commit(()) == (300_000_001, "")
