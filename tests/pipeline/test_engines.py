@@ -14,6 +14,7 @@ from pyarrow import fs, parquet
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.duckdb_engine.lake import opened, parquet_files
 from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.metrics.stages import DATASETS
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
 from tests.harness.s3 import s3_server
@@ -120,10 +121,17 @@ def test_duckdb_reads_copies_of_an_object_store(run, without_spark, monkeypatch,
             invoke("report", *given, "--from", "2026-01-02", "--output", tmp_path / "report.json")
             made.append([*searched, (tmp_path / "report.json").read_bytes()])
         assert made[0] == made[1]
-        told = invoke("metrics", "--lake", "s3a://lakes/prod", "--engine", "duckdb", "--force", code=2)
-        assert "with DuckDB this command works in local folders only" in told.output
+        invoke("metrics", "--lake", "s3a://lakes/prod", "--engine", "duckdb", "--force")
+        by_spark, by_duckdb = figures(run.root), figures("s3a://lakes/prod")
+        assert by_duckdb == by_spark and all(by_spark.values())
         told = invoke("message", "it's", "--lake", "s3a://lakes/prod", code=1)
         assert "Spark would start here" in told.output
+
+
+def figures(lake):
+    """The rows of each dataset of metrics."""
+    with opened(DatasetReader.without_spark(str(lake))) as duckdb:
+        return {name: duckdb.rows(f"select * from ({duckdb.current(name)}) order by all") for name in DATASETS}
 
 
 @pytest.fixture

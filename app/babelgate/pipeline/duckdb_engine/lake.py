@@ -1,8 +1,10 @@
-"""Reads the datasets of a lake with DuckDB, and decides whether to. Of an object store it reads local copies."""
+"""Reads and writes the datasets of a lake with DuckDB, and decides whether to. Of an object store it reads and
+writes local copies."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,8 @@ from babelgate.pipeline.storage.schemas import DATASETS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from babelgate.pipeline.storage.arrow_files import ArrowFiles
 
 Row = dict[str, Any]
 _MIB = 1024 * 1024
@@ -60,16 +64,49 @@ class DuckDBLake:
         return f"select {listed} from ({sql})"
 
     def write(self, sql: str, dataset: str, run: str) -> None:
-        """Write the rows of a query as those of a run, in the columns of ``dataset``. Replaces an earlier attempt."""
-        folder = self.reader.folder(dataset, run)
-        self.reader.files.remove(folder)
-        self.reader.files.make_folder(folder)
+        """Write the rows of a query as those of a run, in the columns of ``dataset``. Replaces an earlier attempt.
+
+        Those of an object store are written to local files, which are then copied and kept for :meth:`select`. Raises
+        JobFailed.
+        """
+        files, url = self.reader.files, self.reader.folder(dataset, run)
+        files.remove(url)
+        folder = url if files.is_local else str(self._copy_of(url))
+        shutil.rmtree(folder, ignore_errors=True)
+        Path(folder).mkdir(parents=True)
         self.copy(self.typed(sql, dataset), folder, DATASETS[dataset].partitions)
+        if not files.is_local:
+            made = [file for file in Path(folder).rglob("*") if file.is_file()]
+            with ThreadPoolExecutor(_COPIES) as pool:
+                for _ in pool.map(lambda file: self._send(file, f"{url}/{file.relative_to(folder)}"), made):
+                    pass
 
     def copy(self, sql: str, folder: str, partitions: Sequence[str]) -> None:
         """Write the rows of a query below a folder, by ``partitions``."""
         by = f", partition_by ({', '.join(map(quoted, partitions))})" if partitions else ""
         self.run(f"copy ({sql}) to {literal(folder)} (format parquet, compression zstd, overwrite_or_ignore{by})")
+
+    def forget(self, folders: Sequence[str]) -> None:
+        """Remove the local copies of what is in ``folders`` (URLs), and will not be read again."""
+        for url in folders:
+            shutil.rmtree(self._copy_of(url), ignore_errors=True)
+
+    def _send(self, file: Path, url: str) -> None:
+        try:
+            self._files.send(str(file), url)
+        except OSError as error:
+            raise JobFailed(f"{url} could not be written: {error}") from error
+
+    @property
+    def _files(self) -> ArrowFiles:
+        from babelgate.pipeline.storage.arrow_files import ArrowFiles
+
+        assert isinstance(self.reader.files, ArrowFiles)
+        return self.reader.files
+
+    def _copy_of(self, url: str) -> Path:
+        """Where the copy of a file or folder is. The folders above are kept: some have the value of a column."""
+        return self._folder / "copies" / url.removeprefix(self.reader.root).lstrip("/")
 
     def _copies(self, urls: Sequence[str]) -> list[str]:
         """The paths of local copies of files in an object store, each made once; DuckDB's own client is an extension,
@@ -78,16 +115,11 @@ class DuckDBLake:
             return list(pool.map(self._copy, urls))
 
     def _copy(self, url: str) -> str:
-        from babelgate.pipeline.storage.arrow_files import ArrowFiles
-
-        files = self.reader.files
-        assert isinstance(files, ArrowFiles)
-        # The folders above are kept: some have the value of a column.
-        path = self._folder / "copies" / url.removeprefix(self.reader.root).lstrip("/")
+        path = self._copy_of(url)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                files.fetch(url, str(path))
+                self._files.fetch(url, str(path))
             except OSError as error:
                 raise JobFailed(f"{url} could not be read: {error}") from error
         return str(path)
@@ -120,11 +152,11 @@ class DuckDBLake:
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def duckdb_reader(launch: Launch, root: str, *, writes: bool = False) -> DatasetReader | None:
+def duckdb_reader(launch: Launch, root: str) -> DatasetReader | None:
     """A reader of the lake at ``root`` if DuckDB is to read it, unless it is large: see :func:`is_small`. None: Spark.
 
-    An object store is read by DuckDB only if that was asked for, and never by a command that ``writes`` to the lake.
-    Raises ExtraMissing, or UsageError for such a lake, if DuckDB was asked for.
+    An object store is read by DuckDB only if that was asked for. Raises ExtraMissing, or UsageError for another remote
+    lake, if DuckDB was asked for.
     """
     is_asked = launch.engine == "duckdb"
     asks_for_spark = launch.master is not None or launch.conf or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -140,12 +172,10 @@ def duckdb_reader(launch: Launch, root: str, *, writes: bool = False) -> Dataset
         reader = DatasetReader.without_spark(root)
     except (OSError, ValueError):
         reader = None
-    if reader is not None and (reader.files.is_local or (is_asked and not writes)):
+    if reader is not None and (reader.files.is_local or is_asked):
         return reader
-    if is_asked and reader is None:
-        raise click.UsageError(f"{root}: DuckDB reads local folders, s3:// and gs:// only; use --engine spark")
     if is_asked:
-        raise click.UsageError(f"{root}: with DuckDB this command works in local folders only; use --engine spark")
+        raise click.UsageError(f"{root}: DuckDB reads local folders, s3:// and gs:// only; use --engine spark")
     return None
 
 

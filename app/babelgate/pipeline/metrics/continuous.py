@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from babelgate.pipeline.continuous import Continuous, serving
+from babelgate.pipeline.duckdb_engine.lake import duckdb_reader
 from babelgate.pipeline.errors import Hopeless
 from babelgate.pipeline.journal.reader import require_journal
 from babelgate.pipeline.metrics.dates import DateRange
@@ -59,7 +60,7 @@ def metrics_continuously(
 @contextmanager
 def _only_one(launch: Launch, root: str) -> Iterator[None]:
     """Own the lock of endless runs during the block. Raises JobFailed."""
-    store = DatasetReader.of_local(root)
+    store = DatasetReader.of_local(root) or duckdb_reader(launch, root)
     if store is None:
         with launch.spark("metrics") as spark:
             store = DatasetStore(spark, root)

@@ -45,8 +45,10 @@ class DuckDBMetricsWriter:
         self._load(journal, dates)
 
     def _load(self, journal: Snapshot, dates: Collection[str]) -> None:
-        # Read once.
-        self._lake.table("journal", self._records(journal.folders(dates), dates))
+        # Read once. Copies of an object store have the bodies, too, so they are large.
+        folders = journal.folders(dates)
+        self._lake.table("journal", self._records(folders, dates))
+        self._lake.forget(folders)
 
     def _records(self, folders: Sequence[str], dates: Collection[str]) -> str:
         """The records of ``dates`` in folders of the journal, without the bodies."""

@@ -93,7 +93,7 @@ def measure(
 
 def _by_duckdb(launch: Launch, root: str, within: DateRange, force: bool, until: int) -> Done | None:
     """Run the job by DuckDB: what is new, or else whole dates. None: that is for Spark."""
-    store = duckdb_reader(launch, root, writes=True)
+    store = duckdb_reader(launch, root)
     if store is None:
         return None
     with exclusive_lock(store.files, store.lock("metrics"), "metrics"):

@@ -109,6 +109,10 @@ class ArrowFiles:
         """Copy the file ``url`` to the local file ``path``, whose folder exists. Raises OSError."""
         fs.copy_files(self.path(url), path, self._system, fs.LocalFileSystem())
 
+    def send(self, path: str, url: str) -> None:
+        """Copy the local file ``path`` to the file ``url``, which appears whole on an object store. Raises OSError."""
+        fs.copy_files(path, self.path(url), fs.LocalFileSystem(), self._system)
+
     def rename(self, source: str, target: str) -> None:
         """Move a file or folder to a URL where nothing exists."""
         self._system.move(self.path(source), self.path(target))

@@ -113,5 +113,9 @@ def _read_owner(files: Files | ArrowFiles, url: str) -> tuple[str, str] | None:
     content = files.read(url)
     if content is None:
         return None
-    lock = json.loads(content)
+    try:
+        lock = json.loads(content)
+    except ValueError:
+        # The lock of a local lake, which was copied to this place with the lake.
+        return None
     return None if time.time() - lock["at"] > LEASE_SECONDS else (lock["id"], lock["by"])
