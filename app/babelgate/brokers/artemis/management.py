@@ -159,7 +159,7 @@ class ArtemisManagement:
             self._operation("getAcceptorsAsJSON"),
         )
         # A negative size is that of an acceptor for which no message is large.
-        sizes = [each["extraProps"].get("amqpMinLargeMessageSize", -1) for each in acceptors or ()]
+        sizes = [_set(each["extraProps"] or {}).get("amqpMinLargeMessageSize", -1) for each in acceptors or ()]
         smallest = min((int(size) for size in sizes if int(size) >= 0), default=LARGE_BYTES)
         the_broker = f"The broker {self._client.broker!r}"
         found = []
@@ -200,7 +200,7 @@ class ArtemisManagement:
     async def _settings(self, queue: str) -> Mapping[str, Any] | None:
         """The settings of the address ``queue``, by their names in the broker's API."""
         found: Mapping[str, Any] | None = await self._operation("getAddressSettingsAsJSON", queue)
-        return found
+        return None if found is None else _set(found)
 
     async def _operation(self, name: str, *arguments: Any) -> Any:
         """The JSON that an operation of the broker returns; None where it fails."""
@@ -243,6 +243,11 @@ class ArtemisManagement:
                     raise
                 self._channel = channel
             return channel
+
+
+def _set(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings that are not null."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _address_warnings(queue: str, settings: Mapping[str, Any]) -> list[str]:
