@@ -103,6 +103,8 @@ def answer(entity: Entity, request: Request) -> bytes:
 
 
 def _locked(entity: Entity, request: Request) -> list[Message]:
+    if entity.sessionful:
+        _session_id(entity, request)
     return [entity.locked(token.bytes_le) for token in request.body["lock-tokens"]]
 
 

@@ -224,7 +224,8 @@ class Binding(Protocol):
     async def close(self) -> None:
         """Return unsettled deliveries to the broker where it can, flush, and disconnect; idempotent; at most 5 s.
 
-        Waiting ``reserve`` calls end.
+        Waiting ``reserve`` calls end. Where a connection binds the leases, later calls raise BrokerUnavailable until
+        :meth:`open`.
         """
 
     async def ping(self) -> None:

@@ -21,6 +21,26 @@ _LATE_SECONDS = 0.05
 """How often, and how far apart, an open connection is looked at after a new one was answered."""
 
 Connection = TypeVar("Connection")
+Result = TypeVar("Result")
+
+
+async def shared_result(work: asyncio.Future[Result], broker: str) -> Result:
+    """The result of ``work``, for which several callers wait; raises its error. A cancelled caller leaves it to them.
+
+    Raises BrokerUnavailable where ``work`` was cancelled, because the binding of ``broker`` is closed.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if work.cancelled() and not (caller and caller.cancelling()):
+            raise disconnecting(broker) from None
+        raise
+
+
+def disconnecting(broker: str) -> BrokerUnavailable:
+    """The error of a call of a binding that is closed."""
+    return BrokerUnavailable(broker, "the gateway disconnects")
 
 
 class ConnectPause:
@@ -81,13 +101,7 @@ class SharedConnect(Generic[Connection]):
                 raise BrokerUnavailable(broker=self._broker, reason=cause)
             self._attempt = asyncio.get_running_loop().create_task(self._connect())
             self._attempt.add_done_callback(self._ended)
-        attempt = self._attempt
-        try:
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            if attempt.cancelled():
-                raise BrokerUnavailable(broker=self._broker, reason="the gateway disconnects") from None
-            raise
+        return await shared_result(self._attempt, self._broker)
 
     async def cancel(self, timeout_seconds: float) -> None:
         """Cancel the attempt that is under way; wait at most ``timeout_seconds`` until it has ended."""

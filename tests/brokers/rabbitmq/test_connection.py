@@ -36,7 +36,7 @@ async def test_it_connects_when_it_is_needed_and_all_that_ask_share_the_attempt(
         assert "babelgate rabbit publish" in connection and connection.endswith("17")
 
 
-async def test_close_is_idempotent_and_a_later_call_connects_again(rabbit: RabbitServer) -> None:
+async def test_close_is_idempotent_and_later_calls_fail_until_it_is_opened(rabbit: RabbitServer) -> None:
     async with linked(rabbit.url()) as link:
         await link.open()
         channel = await link.channel()
@@ -45,8 +45,12 @@ async def test_close_is_idempotent_and_a_later_call_connects_again(rabbit: Rabbi
         assert not link.is_open and not channel.is_open
         with pytest.raises(ChannelGone):
             await channel.get("q", 1)
+        for call in (link.connected, link.channel):
+            with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+                await call()
+        assert link.generation == 1
         await link.open()
-        assert link.generation == 2
+        assert (await link.channel()).is_open and link.generation == 2
 
 
 class Suspended(AmqpConnection):
@@ -54,7 +58,7 @@ class Suspended(AmqpConnection):
 
     opened: Any = object()
 
-    async def _connected(self) -> Any:
+    async def connected(self) -> Any:
         self._reader = cast(Any, object())
 
     async def _open_channel(self, *_: object) -> Any:

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import aiormq.channel
 import aiormq.connection
+import aiormq.exceptions
 import pamqp.decode
 import pamqp.encode
 import pamqp.frame
@@ -20,9 +21,11 @@ from pamqp.commands import Basic, Channel, Confirm, Connection
 from pamqp.header import ContentHeader
 
 from babelgate.brokers.rabbitmq import channel as channels
-from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.profile import AddressedMessage
-from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.brokers.rabbitmq.receive import TemporaryConsumer
+from babelgate.errors import BrokerUnavailable
+from tests.brokers.rabbitmq.support import linked
+from tests.harness.local import eventually
 
 
 class Call:
@@ -110,9 +113,9 @@ class ScriptedServer:
         capabilities = {"publisher_confirms": True, "basic.nack": True}
         properties: Any = {"capabilities": capabilities, "version": "4.1.0"}
         start = Connection.Start(server_properties=properties)
-        assert (await reader.readexactly(8)).startswith(b"AMQP")
-        writer.write(pamqp.frame.marshal(start, 0))
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            assert (await reader.readexactly(8)).startswith(b"AMQP")
+            writer.write(pamqp.frame.marshal(start, 0))
             while True:
                 head = await reader.readexactly(7)
                 data = head + await reader.readexactly(int.from_bytes(head[3:], "big") + 1)
@@ -125,15 +128,32 @@ class ScriptedServer:
 
 
 @pytest.fixture
-async def channel() -> AsyncIterator[channels.Channel]:
-    """A channel of the binding on a scripted server."""
+async def url() -> AsyncIterator[str]:
+    """The URL of a scripted server."""
     async with await asyncio.start_server(ScriptedServer().serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        connection = AmqpConnection("rabbit", parameters_of(f"amqp://127.0.0.1:{port}", {}), "publish")
-        try:
-            yield await connection.channel(confirms=True)
-        finally:
-            await connection.close()
+        yield f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.fixture
+async def channel(url: str) -> AsyncIterator[channels.Channel]:
+    """A channel of the binding on a scripted server."""
+    async with linked(url) as link:
+        yield await link.channel(confirms=True)
+
+
+async def test_a_close_while_a_channel_opens_leaves_neither_a_connection_nor_a_task(url: str) -> None:
+    """aiormq forgets a connection whose caller is cancelled when it has just been opened."""
+    before = asyncio.all_tasks()
+    for turns in range(60):
+        async with linked(url) as link:
+            opening = asyncio.create_task(link.channel())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        (found,) = await asyncio.gather(opening, return_exceptions=True)
+        assert isinstance(found, channels.Channel | BrokerUnavailable), (turns, found)
+        # The server has a task for each connection.
+        await eventually(lambda: asyncio.all_tasks() <= before)
+    assert isinstance(found, channels.Channel), "it takes less than 60 turns"
 
 
 ATTRIBUTES: list[tuple[str, Any, str]] = [
@@ -186,6 +206,41 @@ async def test_the_rest_of_a_message_whose_channel_has_ended_is_dropped(channel:
     with pytest.raises(channels.ChannelGone):
         await getting
     channel.content_body(b" }")
+
+
+class Started:
+    """A channel on which a consumer starts, and where nothing more can be done, because of ``error``."""
+
+    def __init__(self, error: Exception, is_open: bool) -> None:
+        self.error, self.is_open = error, is_open
+
+    async def consume(self, *_: Any) -> str:
+        return "tag"
+
+    async def cancel(self, tag: str) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_open"),
+    [
+        (channels.ChannelGone("closed"), False),
+        # A connection that has ended without a reason rejects calls with a bare exception.
+        (Exception(), False),
+        # A channel that the broker closes is open for some turns of the event loop.
+        (aiormq.exceptions.ChannelInvalidStateError("closed by the broker"), True),
+    ],
+)
+async def test_a_consumer_that_ends_with_its_channel_is_no_error(error: Exception, is_open: bool) -> None:
+    consumer = TemporaryConsumer(cast(channels.Channel, Started(error, is_open)), "orders", 1)
+    assert await consumer.stop() == []
+
+
+async def test_a_consumer_that_cannot_be_ended_on_an_open_channel_is_an_error() -> None:
+    error = aiormq.exceptions.InvalidFrameError("orders")
+    consumer = TemporaryConsumer(cast(channels.Channel, Started(error, is_open=True)), "orders", 1)
+    with pytest.raises(aiormq.exceptions.InvalidFrameError):
+        await consumer.stop()
 
 
 def test_properties_have_flags_by_name() -> None:

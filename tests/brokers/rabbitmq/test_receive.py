@@ -274,6 +274,7 @@ class TestSettling:
         for part in (acked[150:], acked[:40], acked[40:150:2], acked[41:150:2]):
             assert set(await one.ack(native, handles(part))) == {None}
         await one.close()
+        await one.open()
         assert set(await drained(one, native, len(kept))) == kept
 
     async def test_a_close_right_after_many_acks_undoes_none(

@@ -101,6 +101,21 @@ async def test_callers_at_the_same_time_share_one_declaration(rabbit: RabbitServ
     await link.close()
 
 
+async def test_close_ends_what_is_begun_and_its_callers(rabbit: RabbitServer, queue: str) -> None:
+    async with linked(rabbit.url()) as link:
+        declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
+        await declarer._turns.acquire()
+        await declarer._turns.acquire()
+        waiting = [asyncio.create_task(declarer.ensure(wanted, "active")) for _ in range(2)]
+        await link.open()
+        (begun,) = declarer._running.values()
+        await declarer.close()
+        assert begun.cancelled() and not declarer._running
+        for each in waiting:
+            with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+                await each
+
+
 async def test_it_is_remembered_until_it_is_forgotten(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
         declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
@@ -138,6 +153,7 @@ async def test_on_a_new_connection_all_is_declared_again(rabbit: RabbitServer, q
         with client(rabbit.url()) as channel:
             channel.queue_delete(queue)
         await link.close()
+        await link.open()
         await declarer.ensure(wanted, "active")
         with client(rabbit.url()) as channel:
             assert exists(channel, queue)
@@ -173,7 +189,7 @@ class Slow:
         self.declared = 0
         self._seconds = seconds
 
-    async def open(self) -> None: ...
+    async def connected(self) -> None: ...
 
     async def close(self) -> None: ...
 

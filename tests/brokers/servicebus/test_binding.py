@@ -23,7 +23,8 @@ from tests.brokers.servicebus.harness import ServiceBusBroker, binding
 from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.broker import opened
 from tests.harness.local import eventually
-from tests.harness.world import World, data, kinds, until
+from tests.harness.world import PATIENT, World, data, kinds, until
+from tests.suites.closing import STATES, ends_with_its_binding
 
 pytestmark = pytest.mark.servicebus
 
@@ -630,6 +631,30 @@ class TestSessions:
         assert not await one.reserve(target, 2, 0, 60)
         await one.publish(target, [outgoing(7, ordering_key="s")])
         assert len(await other.reserve(target, 2, 20, 60)) == 1, "a session that is done is anybody's"
+
+    @pytest.mark.parametrize("state", STATES)
+    async def test_a_reserve_ends_with_its_binding(self, world: World, target: NativeQueue, state: str) -> None:
+        await ends_with_its_binding(world.broker.connect(PATIENT), target, state)
+
+    async def test_the_end_of_one_lock_ends_no_other(
+        self, one: ServiceBusBinding, emulator: ServiceBusEmulator, target: NativeQueue
+    ) -> None:
+        await one.publish(target, [outgoing(n, ordering_key="s") for n in range(2)])
+        lost, kept = [each.handle for each in await one.reserve(target, 2, 20, 60)]
+        emulator.lose_lock(target.name, lost)
+        assert kinds(await one.ack(target, [lost])) == [LeaseLost]
+        assert one.outstanding(target, [lost, kept]) == [False, True]
+        assert await one.ack(target, [kept]) == [None]
+
+    async def test_the_end_of_a_session_ends_all_its_locks(
+        self, one: ServiceBusBinding, emulator: ServiceBusEmulator, target: NativeQueue
+    ) -> None:
+        await one.publish(target, [outgoing(n, ordering_key="s") for n in range(2)])
+        handles = [each.handle for each in await one.reserve(target, 2, 20, 60)]
+        emulator.detach(target.name, "com.microsoft:session-lock-lost", kind="receiver")
+        assert kinds(await one.ack(target, handles[:1])) == [LeaseLost]
+        assert one.outstanding(target, handles) == [False, False]
+        assert len(await one.reserve(target, 2, 20, 60)) == 2, "the session is there again"
 
     async def test_another_gateway_forwards(self, world: World, emulator: ServiceBusEmulator) -> None:
         emulator.queue(world.queue, requires_session=True)

@@ -75,6 +75,20 @@ async def test_cancel_ends_the_attempt_for_all(server: Server) -> None:
     await shared.cancel(1)
 
 
+async def test_a_caller_that_is_cancelled_with_the_attempt_is_cancelled(server: Server) -> None:
+    """As all tasks are at the end of asyncio.run(), which reports those that end with another error."""
+    shared = SharedConnect("cache", server.connect)
+    caller = asyncio.ensure_future(shared.connected())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(shared.cancel(1))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await ending
+
+
 async def test_a_failed_attempt_is_not_repeated_before_its_pause(server: Server) -> None:
     pause = ConnectPause()
     publish, consume = (SharedConnect("cache", server.connect, pause) for _ in range(2))

@@ -104,7 +104,7 @@ class ArtemisBinding:
 
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""
-        await asyncio.gather(self._client.connected(), self._publishing.connected())
+        await asyncio.gather(self._client.open(), self._publishing.open())
 
     async def close(self) -> None:
         """Disconnect; the broker takes back unsettled deliveries, uncounted."""

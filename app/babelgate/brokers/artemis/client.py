@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
+from weakref import WeakSet
 
 from babelgate.brokers.artemis.connection import ArtemisConnection
 from babelgate.brokers.artemis.errors import translate
@@ -13,7 +14,7 @@ from babelgate.brokers.artemis.links import Link, ReceiverLink, SenderLink, Sett
 from babelgate.brokers.artemis.url import ArtemisSettings
 from babelgate.brokers.binding import Outcome
 from babelgate.brokers.bounded import answering, within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
 from babelgate.brokers.errors import translating
 from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.observe.logs import get_logger
@@ -54,7 +55,10 @@ class ArtemisClient:
         self.timeout_seconds = timeout_seconds
         self._settings = settings
         self._hosts = list(settings.hosts)
+        self._closed = False
         self._connection: ArtemisConnection | None = None
+        self._made: WeakSet[ArtemisConnection] = WeakSet()
+        """Also those of attempts to connect that were cancelled."""
         self._attempts = SharedConnect(broker, self._connect, pause)
         self._replacing: BackgroundTasks[None] = BackgroundTasks()
         self._senders: Recent[str, SenderLink] = Recent(max_queues, _is_busy, Link.close)
@@ -67,8 +71,15 @@ class ArtemisClient:
         """As the broker reported it on the open connection; None without one."""
         return self._connection.server_version if self._connection is not None else None
 
+    async def open(self) -> None:
+        """Connect unless connected, also after :meth:`close`. Raises like :meth:`connected`."""
+        self._closed = False
+        await self.connected()
+
     async def connected(self) -> ArtemisConnection:
-        """The open connection, or a new one. Raises BrokerUnavailable within 4 s."""
+        """The open connection, or a new one. Raises BrokerUnavailable within 4 s, and at once after :meth:`close`."""
+        if self._closed:
+            raise disconnecting(self.broker)
         if self._connection is not None:
             return self._connection
         return await self._attempts.connected()
@@ -79,18 +90,21 @@ class ArtemisClient:
         return found if found is not None and found.generation == generation else None
 
     async def close(self) -> None:
-        """Disconnect; the broker takes back unsettled messages; at most 5 s. A later call connects again."""
+        """Disconnect; the broker takes back unsettled messages; at most 5 s. Later calls fail until :meth:`open`."""
+        self._closed = True
         await self._replacing.cancel()
         await self._attempts.cancel(0.5)
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close(_CLOSE_SECONDS)
+        for made in list(self._made):
+            made.abort("closed")
         self._forget()
 
     def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection = self._connection
-        if connection is None or self._replacing:
+        if connection is None or self._replacing or self._closed:
             return
 
         def replace(made: ArtemisConnection) -> None:
@@ -225,6 +239,7 @@ class ArtemisClient:
             tls = self._settings.tls
             context = None if tls is None else tls.context()
             connection = ArtemisConnection(self._settings, host, self._lost)
+            self._made.add(connection)
             try:
                 await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=context)
                 await asyncio.shield(connection.opened)

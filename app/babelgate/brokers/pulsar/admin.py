@@ -106,6 +106,7 @@ class PulsarAdmin:
 
     async def _get(self, path: str) -> httpx.Response:
         settings = self._client.settings
+        self._client.check_open()
         if self._http is None:
             verify = True if settings.tls is None else settings.tls.context()
             self._http = httpx.AsyncClient(verify=verify, timeout=self._client.timeout_seconds)

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import httpx
 
 from babelgate.brokers.bounded import within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
 from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
@@ -174,6 +174,11 @@ class PulsarClient:
         """Connect again when that is needed."""
         self._closed = False
 
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable after :meth:`close`, until :meth:`reopen`."""
+        if self._closed:
+            raise disconnecting(self.broker)
+
     async def close(self) -> None:
         """Disconnect; idempotent. Later calls fail until :meth:`reopen`."""
         self._closed = True
@@ -247,8 +252,7 @@ class PulsarClient:
         return connection if connection is not None and connection.is_open else None
 
     async def _connected(self, address: _Address) -> PulsarConnection:
-        if self._closed:
-            raise BrokerUnavailable(self.broker, "the gateway disconnects")
+        self.check_open()
         if (connection := self._open(address)) is not None:
             return connection
         connect = self._connects.get(address)

@@ -9,11 +9,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from babelgate.brokers.bounded import signalled
+from babelgate.brokers.connect import disconnecting
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
 from babelgate.brokers.pulsar.consumer import Entry, Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.url import PulsarQueue
 from babelgate.brokers.pulsar.wire import EntryId
-from babelgate.errors import BrokerUnavailable
 
 _CROSSING_SECONDS = 5.0
 """How long after an acknowledgement its message may still arrive. A consumer of another process that ends makes the
@@ -67,7 +67,7 @@ class QueueConsumers:
             if (found := self.by_topic.get(topic)) is not None:
                 return found
             if self.closed:
-                raise BrokerUnavailable(self.client.broker, "the gateway disconnects")
+                raise disconnecting(self.client.broker)
             consumer = TopicConsumer(await self.client.owner(topic), topic, self._arrived, self._ended)
             try:
                 await consumer.open(key_shared=self.queue.key_shared)

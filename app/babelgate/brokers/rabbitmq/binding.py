@@ -116,15 +116,16 @@ class RabbitBinding:
         # Each connection declares what it uses: neither waits for the other, and in a cluster the node that declares a
         # queue is the one that uses it first.
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        declarer = Declarer(consuming, locks)
-        self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
+        self._declarers = Declarer(consuming, locks), Declarer(publishing, locks)
+        consumer, publisher = self._declarers
+        self._receivers = QueueReceivers(consuming, consumer, self._channels, self._background.start, timeout_seconds)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
         self._dead_letters = DeadLetterQueues(consuming, self._isolated, self._background.start, timeout_seconds)
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
-        self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
+        self._publisher = ConfirmedPublisher(publishing, publisher, timeout_seconds, nacks)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`babelgate.brokers.rabbitmq.options.queue_of`."""
@@ -156,7 +157,7 @@ class RabbitBinding:
         await self._channels.flush()
         connections = self._publish_connection, self._consume_connection, self._isolated
         await asyncio.gather(*(each.close() for each in connections))
-        await self._channels.close()
+        await asyncio.gather(self._channels.close(), *(each.close() for each in self._declarers))
         await self._background.wait(_CLOSE_SECONDS)
         if self._management is not None:
             await self._management.close()
@@ -178,6 +179,7 @@ class RabbitBinding:
         API. Any limit of time is warned of, because a queue has none by itself."""
         if self._management is None:
             return ()
+        self._consume_connection.check_open()
         profile, version = _queue(queue).profile, self._publish_connection.server_version
         warnings = queue_warnings(self._management, [profile.queue, profile.dead_queue], version)
         return await within(WARNINGS_SECONDS, self.name, warnings)
@@ -265,6 +267,7 @@ class RabbitBinding:
 
     async def queues(self) -> Sequence[str]:
         """All queues of the virtual host; none without the management API, or without its answer within 2 s."""
+        self._consume_connection.check_open()
         listed = None if self._management is None else await self._management.queues()
         return listed or ()
 

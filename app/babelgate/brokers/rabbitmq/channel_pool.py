@@ -12,6 +12,7 @@ from typing import Any
 
 from aiormq.exceptions import ChannelPreconditionFailed
 
+from babelgate.brokers.connect import shared_result
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.errors import reason_of
 from babelgate.observe.logs import get_logger
@@ -121,7 +122,7 @@ class ChannelPool:
             self._opening[key] = task
             task.add_done_callback(lambda _: self._opening.pop(key, None))
         # A cancelled caller leaves the new channel to the next caller.
-        return await asyncio.shield(task)
+        return await shared_result(task, self._broker)
 
     async def _open(self, queue: str, alone: bool) -> Channel:
         channel = await (self._open_channel() if self._open_alone is None or not alone else self._open_alone(queue))

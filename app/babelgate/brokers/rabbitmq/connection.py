@@ -14,7 +14,7 @@ from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
 
 from babelgate.brokers.bounded import within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
 from babelgate.brokers.errors import translating
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel
@@ -55,6 +55,7 @@ class AmqpConnection:
         """The number of connections so far. A declaration is valid for one generation."""
         self._parameters = parameters
         self._purpose = purpose
+        self._closed = False
         self._connection: Connection | None = None
         self._reader: FrameReader | None = None
         self._channel_seconds = min(CONNECT_SECONDS, timeout_seconds)
@@ -75,7 +76,7 @@ class AmqpConnection:
     @property
     def channel_max(self) -> int:
         """The number of channels that the server allows on this connection; 0 before the first connection."""
-        return (self._connection.connection_tune.channel_max or 65535) if self._connection is not None else 0
+        return _channel_max(self._connection) if self._connection is not None else 0
 
     @property
     def frame_max(self) -> int:
@@ -93,12 +94,28 @@ class AmqpConnection:
         return tuple(map(int, found[0].split("."))) if found else ()
 
     async def open(self) -> None:
-        """Connect unless connected. Raises BrokerUnavailable within 5 s, at once during the pause after a failure."""
-        await self._connected()
+        """Connect unless connected, also after :meth:`close`. Raises like :meth:`connected`."""
+        self._closed = False
+        await self.connected()
+
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable after :meth:`close`."""
+        if self._closed:
+            raise disconnecting(self.broker)
+
+    async def connected(self) -> Connection:
+        """The open connection, or a new one.
+
+        Raises BrokerUnavailable within 5 s, at once during the pause after a failure and after :meth:`close`.
+        """
+        self.check_open()
+        if self._connection is not None and self._connection.is_opened:
+            return self._connection
+        return await self._attempts.connected()
 
     async def channel(self, *, confirms: bool = False) -> Channel:
         """A new channel; ``confirms`` enables publisher confirms. Raises BrokerUnavailable within 10 s."""
-        connection = await self._connected()
+        connection = await self.connected()
         assert self._reader is not None
         opening = asyncio.create_task(self._open_channel(connection, self._reader, confirms))
         # Its error is marked as seen, also where the caller was cancelled and does not see it.
@@ -116,26 +133,28 @@ class AmqpConnection:
         raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._channel_seconds:g} s")
 
     async def _open_channel(self, connection: Connection, reader: FrameReader, confirms: bool) -> Channel:
-        used = connection.channels
-        if len(used) >= self.channel_max:
-            raise BrokerUnavailable(broker=self.broker, reason=f"all {self.channel_max} channels are in use")
+        used, most = connection.channels, _channel_max(connection)
+        if len(used) >= most:
+            raise BrokerUnavailable(broker=self.broker, reason=f"all {most} channels are in use")
         # aiormq would continue from the highest number in use, beyond the server's limit.
-        number = next(free for free in range(1, self.channel_max + 1) if free not in used)
+        number = next(free for free in range(1, most + 1) if free not in used)
         with translating(translate, self.broker):
             return await Channel.open(connection, reader, number, confirms=confirms)
 
     async def close(self) -> None:
-        """Disconnect with AMQP's close handshake; idempotent; at most 5 s. A later call connects again."""
+        """Disconnect with AMQP's close handshake; idempotent; at most 5 s. Later calls fail until :meth:`open`."""
+        self._closed = True
         await self._replacing.cancel()
         await self._attempts.cancel(_GRACE_SECONDS)
         connection, self._connection = self._connection, None
         if connection is not None:
-            await _close(connection, "closed by the gateway")
+            self._closing.start(_close(connection, "closed by the gateway"))
+        await self._closing.wait()
 
     def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection, reader = self._connection, self._reader
-        if connection is None or reader is None or self._replacing:
+        if connection is None or reader is None or self._replacing or self._closed:
             return
 
         def replace(made: tuple[Connection, FrameReader]) -> None:
@@ -152,12 +171,6 @@ class AmqpConnection:
 
         self._replacing.start(replaced(lambda: reader.heard, self._dial, replace, discard))
 
-    async def _connected(self) -> Connection:
-        """The open connection, or a new one."""
-        if self._connection is not None and self._connection.is_opened:
-            return self._connection
-        return await self._attempts.connected()
-
     async def _connect(self) -> Connection:
         connection, reader = await self._dial()
         self._use(connection, reader)
@@ -172,6 +185,7 @@ class AmqpConnection:
         """A new connection. Raises BrokerUnavailable."""
         parameters = self._parameters
         transport = Transport(tls=parameters.tls is not None)
+        connection: Connection | None = None
         try:
             context = parameters.tls.context() if parameters.tls is not None else None
             url = URL.build(
@@ -191,6 +205,10 @@ class AmqpConnection:
                 # aiormq reports an unexpected frame; it was the broker's connection.close, with its reason.
                 raise BrokerUnavailable(broker=self.broker, reason=transport.reader.closed.rstrip(".")) from error
             raise translate(error, self.broker, written=False) from error
+        finally:
+            # aiormq forgets a connection whose caller is cancelled when it is open, before its tasks have begun.
+            if connection is None and transport.reader is not None:
+                transport.reader.transport.abort()
         assert transport.reader is not None
         return connection, transport.reader
 
@@ -200,6 +218,10 @@ class AmqpConnection:
             cause = None if closing.cancelled() else closing.exception()
             why = reason_of(cause) if cause is not None else "closed"
             log.info("connection lost", broker=self.broker, purpose=self._purpose, reason=why)
+
+
+def _channel_max(connection: Connection) -> int:
+    return connection.connection_tune.channel_max or 65535
 
 
 async def _retrieve(closing: asyncio.Future[Any]) -> None:

@@ -147,7 +147,8 @@ class IsolatedChannels:
     """Channels with a connection of their own each, which ends with the channel."""
 
     def __init__(self, shared: AmqpConnection, connect: Callable[[], AmqpConnection]) -> None:
-        """``shared``: the connection that checks whether a queue exists. ``connect``: makes another, not yet open."""
+        """``shared``: the connection that checks whether a queue exists; none is made while it is closed. ``connect``:
+        makes another, not yet open."""
         self._shared = shared
         self._connect = connect
         self._turns = asyncio.Semaphore(_MAX_OPENING)
@@ -170,6 +171,7 @@ class IsolatedChannels:
     async def channel(self) -> Channel:
         """A channel on a new connection. Raises BrokerUnavailable. May be cancelled."""
         async with self._turns:
+            self._shared.check_open()
             connection = self._connect()
             self._open.add(connection)
             try:

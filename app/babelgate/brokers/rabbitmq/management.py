@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -86,13 +87,15 @@ class ManagementClient:
         import httpx
 
         self._vhost = quote(vhost, safe="")
-        self._client = httpx.AsyncClient(
+        self._made = partial(
+            httpx.AsyncClient,
             base_url=f"{where.url}/api/",
             auth=(where.username, where.password),
             timeout=TIMEOUT_SECONDS,
             # A proxy in the environment is for external services; a broker is in the same network.
             trust_env=False,
         )
+        self._client: httpx.AsyncClient | None = self._made()
         self._warned = False
 
     async def counts(self, queue: str) -> QueueCounts | None:
@@ -106,12 +109,16 @@ class ManagementClient:
         return None if found is None else [each.name for each in found]
 
     async def close(self) -> None:
-        """Close the connections; idempotent."""
-        await self._client.aclose()
+        """Close the connections; idempotent. A later call connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def _get(self, path: str, kind: type[Answer]) -> Answer | None:
         import httpx
 
+        if self._client is None:
+            self._client = self._made()
         try:
             response = await self._client.get(path)
             if response.status_code == httpx.codes.NOT_FOUND:

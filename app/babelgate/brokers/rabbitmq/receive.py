@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aiormq.exceptions import ChannelNotFoundEntity
+from aiormq.exceptions import ChannelInvalidStateError, ChannelNotFoundEntity
 
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, answering
@@ -125,9 +124,15 @@ class TemporaryConsumer:
         self.channel.put_back(await self.stop())
 
     async def _stop(self) -> list[NativeMessage]:
-        # An error: the channel has ended, or the consumer never started.
-        with contextlib.suppress(Exception):
+        try:
             await self.channel.cancel(await self._started)
+        except ChannelInvalidStateError:
+            # The channel is about to end.
+            pass
+        except Exception:
+            # aiormq raises what has ended the channel or its connection, which is any error. No consumer is left.
+            if self.channel.is_open:
+                raise
         return self.arrived if self.channel.is_open else []
 
     def _put_back(self, stopping: asyncio.Task[list[NativeMessage]]) -> None:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 
+from babelgate.brokers.connect import shared_result
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
@@ -81,7 +82,7 @@ class Declarer:
             running = self._running[key] = asyncio.get_running_loop().create_task(self._ensure(topology, mode))
             running.add_done_callback(lambda _: self._running.pop(key))
             running.add_done_callback(error_seen)
-        await asyncio.shield(running)
+        await shared_result(running, self._connection.broker)
 
     def forget(self, *topologies: Topology) -> None:
         """Forget the queues and exchanges of ``topologies``, with their bindings, because a queue was found missing."""
@@ -91,8 +92,15 @@ class Declarer:
             del self._existing[mode, part]
         self._ensured.clear()
 
+    async def close(self) -> None:
+        """End what is begun, once the connection is closed: its callers get BrokerUnavailable. At most 2 s."""
+        running = list(self._running.values())
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
     async def _ensure(self, topology: Topology, mode: Mode) -> None:
-        await self._connection.open()
+        await self._connection.connected()
         generation = self._connection.generation
         if generation != self._generation:
             self._generation = generation

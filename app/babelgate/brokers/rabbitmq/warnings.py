@@ -94,7 +94,7 @@ def _on_queue(queue: QueueCounts, version: tuple[int, ...]) -> list[str]:
 
 
 async def _on_delays(connection: AmqpConnection) -> list[str]:
-    await connection.open()
+    await connection.connected()
     version = connection.server_version
     found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
     channel = await connection.channel()

@@ -13,7 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from babelgate.brokers.bounded import finished
-from babelgate.brokers.connect import CONNECT_SECONDS, SharedConnect
+from babelgate.brokers.connect import CONNECT_SECONDS, SharedConnect, disconnecting
 from babelgate.brokers.errors import nothing_written
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.redis.connection import Late, PipelinedConnection, connect
@@ -248,7 +248,7 @@ class Server:
         if self._closes != closes:
             # The close did not know of it.
             await connection.close()
-            raise BrokerUnavailable(broker=self._broker, reason="the gateway disconnects")
+            raise disconnecting(self._broker)
         return connection
 
     async def _connect(self) -> PipelinedConnection:

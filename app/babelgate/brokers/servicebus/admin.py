@@ -131,6 +131,7 @@ class ServiceBusAdmin:
                 raise
 
     def _made(self) -> ServiceBusAdministrationClient:
+        self._connections.check_open()
         if self._client is None:
             settings = self._connections.settings
             authorities = (settings.tls and settings.tls.ca_certs) or True

@@ -140,8 +140,8 @@ class ServiceBusBinding:
             await keeper.idle()
         self._locks.clear()
         self._sessions.clear()
-        await self._admin.close()
         await self._connections.close()
+        await self._admin.close()
 
     async def ping(self) -> None:
         """A new connection, as far as the first answer of the protocol."""

@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusReceiveMode, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting
 from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.errors import CLOSE_ERRORS, HARMLESS, translate
 from babelgate.brokers.servicebus.sdk_internals import end_keep_alive, is_attached, socket_of, work_around_sdk_bugs
@@ -151,8 +151,7 @@ class ServiceBusConnections:
 
     async def taken(self, kind: Kind, entity: str) -> Handler:
         """The open connection for ``kind`` and ``entity``, in use until :meth:`leave`."""
-        if self._closed:
-            raise BrokerUnavailable(self.broker, "the gateway disconnects")
+        self.check_open()
         self._close_idle()
         key = HandlerKey(kind, entity)
         handler = self._handlers.get(key)
@@ -210,9 +209,15 @@ class ServiceBusConnections:
         """Allow connections again, after a close."""
         self._closed = False
 
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable after :meth:`close`, until :meth:`reopen`."""
+        if self._closed:
+            raise disconnecting(self.broker)
+
     def namespace(self) -> ServiceBusClient:
         """The client library's client. Raises ConfigError if the credentials cannot be read; BrokerUnavailable if the
-        authorities cannot."""
+        authorities cannot, and like :meth:`check_open`."""
+        self.check_open()
         if self._made is None:
             settings = self.settings
             transport = TransportType.AmqpOverWebsocket if settings.websocket else TransportType.Amqp
@@ -255,7 +260,7 @@ class ServiceBusConnections:
         handler.used_at = asyncio.get_running_loop().time()
         if self._closed:
             self.discard(handler)
-            raise BrokerUnavailable(self.broker, "the gateway disconnects")
+            raise disconnecting(self.broker)
         self._handlers[key] = handler
         self._connects.pop(key, None)
         return handler

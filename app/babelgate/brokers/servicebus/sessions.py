@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
-from azure.servicebus.exceptions import OperationTimeoutError
+from azure.servicebus.exceptions import MessageLockLostError, OperationTimeoutError
 
 from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
-from babelgate.brokers.connect import CONNECT_SECONDS
+from babelgate.brokers.connect import CONNECT_SECONDS, disconnecting
 from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
@@ -222,22 +222,32 @@ class QueueSessions:
     async def _opened(
         self, wait_seconds: float, mode: ServiceBusReceiveMode
     ) -> tuple[Any, asyncio.StreamWriter | None] | None:
-        """A receiver of the next free session and its socket; None when there is none."""
+        """A receiver of the next free session and its socket; None when there is none. Raises BrokerUnavailable after
+        :meth:`close`."""
         connections = self._connections
+        self._check_open()
         receiver = connections.namespace().get_queue_receiver(
             self._entity, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=wait_seconds, receive_mode=mode
         )
         try:
-            return receiver, await connections.open(receiver, wait_seconds + CONNECT_SECONDS)
+            socket = await connections.open(receiver, wait_seconds + CONNECT_SECONDS)
         except BrokerUnavailable as error:
             # The service's own answer that no session came in time.
             if isinstance(error.__cause__, OperationTimeoutError):
                 return None
             raise
+        if self._closed:
+            connections.close_later(receiver, socket)
+        self._check_open()
+        return receiver, socket
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise disconnecting(self._connections.broker)
 
     async def _end(self, handle: str, end: Callable[[_Session, LockedMessage], Awaitable[None]]) -> Outcome:
-        """The outcome of ``end`` for a delivery. A session of which the service does not say that it goes on is given
-        back."""
+        """The outcome of ``end`` for a delivery. After an error the state of the session is unknown, and it is given
+        back, unless the service says that the lock of this message alone is over."""
         session = self._session_of(handle)
         if session is None:
             return LeaseLost()
@@ -253,11 +263,9 @@ class QueueSessions:
         try:
             await within(connections.timeout_seconds, connections.broker, ended(), OutcomeUnknown)
         except Exception as error:
-            found = translate(error, connections.broker, written=begun)
-            if not isinstance(found, LeaseLost):
+            outcome: Outcome = translate(error, connections.broker, written=begun).without_frames()
+            if not isinstance(error, MessageLockLostError):
                 self._lose(session)
-                return found.without_frames()
-            outcome: Outcome = found.without_frames()
         else:
             outcome = None
         session.outstanding.pop(handle, None)
