@@ -98,7 +98,7 @@ def test_the_profile_measures_what_passes_the_gateway(tmp_path: Path) -> None:
             assert client.post("/queues/compose-profile/messages", json=draft).status_code == 201
         logs = [tmp_path / f"{name}.log" for name in JOBS]
         commands = (
-            [re.sub("^60$", "1", word).replace("/data/", f"{tmp_path}/data/") for word in found[name]["command"]]
+            [re.sub("^60$", "20", word).replace("/data/", f"{tmp_path}/data/") for word in found[name]["command"]]
             for name in JOBS
         )
         first, second, third = (container(words, scripts, log) for words, log in zip(commands, logs, strict=True))

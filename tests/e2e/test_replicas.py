@@ -30,7 +30,7 @@ LEASE = 4.0
 """Seconds. What a killed gateway had handed out comes again after at most so long."""
 PATIENCE = 15
 """Seconds that a broker has for an answer."""
-BETWEEN = 400
+BETWEEN = 100
 """Messages that are acked between two blows."""
 
 

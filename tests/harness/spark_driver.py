@@ -25,6 +25,10 @@ def run(master: str, conf: dict[str, str], commands: Sequence[Sequence[str]]) ->
         # Tasks of a barrier stage run at once: one on each executor.
         sources = spark.sparkContext.parallelize(range(slots), slots).barrier().mapPartitions(_source).collect()
         for arguments in commands:
+            # To compile a query takes longer than to interpret it for a few rows. One command compiles.
+            compiles = arguments[0] == "metrics"
+            spark.conf.set("spark.sql.codegen.wholeStage", compiles)
+            spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiles else "NO_CODEGEN")
             began = now_ms()
             pipeline.main([*arguments, "--master", master], standalone_mode=False)
             spans.append((arguments[0], began, now_ms()))

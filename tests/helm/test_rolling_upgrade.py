@@ -33,7 +33,7 @@ from tools.helm import Document, documents, only, template
 
 pytestmark = pytest.mark.slow
 
-BETWEEN = 300
+BETWEEN = 100
 """Messages that are acked between two upgrades."""
 ROTATION = (["1"], ["1", "2"], ["2", "1"])
 RETRYABLE = {BrokerUnavailable.code, OutcomeUnknown.code, OwnerUnreachable.code}

@@ -41,7 +41,10 @@ async def test_each_delivery_is_settled_by_itself(one: ArtemisBinding, other: Ar
     taken = await one.reserve(native, 5, 10, 30)
     assert await one.ack(native, [taken[3].handle, taken[1].handle]) == [None, None]
     await one.close()
-    rest = await other.reserve(native, 5, 10, 30)
+    rest = list(await other.reserve(native, 5, 10, 30))
+    while len(rest) < 3:
+        # They come back one by one, so that the first receive may not find all.
+        rest += await other.reserve(native, 5, 10, 30)
     assert [each.body for each in rest] == [b"0", b"2", b"4"]
     assert [each.delivery_count for each in rest] == [0, 0, 0], "a connection that ends is no failure"
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable
 from types import FrameType
 from typing import Any
@@ -126,6 +127,11 @@ class TestCredit:
         await asyncio.sleep(0)
         assert await one.reserve(native, 1, 0, 60) == []
         assert await waiting == []
+
+    async def test_two_that_wait_do_so_one_after_the_other(self, one: ServiceBusBinding, native: NativeQueue) -> None:
+        began = time.monotonic()
+        assert await asyncio.gather(one.reserve(native, 1, 0.5, 60), one.reserve(native, 1, 0.5, 60)) == [[], []]
+        assert time.monotonic() - began >= 1
 
     async def test_a_message_that_nobody_wants_is_given_back_uncounted(
         self, one: ServiceBusBinding, other: ServiceBusBinding, native: NativeQueue

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.brokers.batching import Batch, batches, send_batches
-from babelgate.errors import BrokerUnavailable
+from babelgate.brokers.batching import Batch, batches, made_of_each, send_batches
+from babelgate.brokers.binding import Outgoing
+from babelgate.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable
 
 SIZES = st.lists(st.integers(0, 50), max_size=60)
 
@@ -157,3 +158,19 @@ async def test_a_write_without_all_confirms_ends_at_its_time_and_takes_late_ones
     assert batch.results == [0, batch.pending]
     batch.settle(1, 1)
     assert batch.results == [0, 1]
+
+
+async def test_each_message_is_made_or_has_its_own_error() -> None:
+    too_large = BodyTooLarge(actual=2, limit=1)
+
+    def make(message: Outgoing) -> int:
+        if message.body == b"large":
+            raise too_large
+        return int(message.body)
+
+    messages = [Outgoing(body) for body in (b"1", b"large", b"word.", b"4")]
+    (first, second, third, fourth), made = await made_of_each("b", messages, make)
+    assert (first, second, fourth) == (None, too_large, None)
+    assert isinstance(third, BrokerRejected) and "word." in str(third)
+    assert made == {0: 1, 3: 4}
+    assert await made_of_each("b", [], make) == ([], {})

@@ -81,7 +81,7 @@ def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:
     message id of a dead letter, which does not expire.
 
     The body is a string where it is UTF-8, as the SDKs and JMS's text messages have it, and otherwise in a data
-    section. Raises ValueError or struct.error for a value that AMQP cannot carry.
+    section. Raises ValueError, TypeError or OverflowError for a value that AMQP cannot carry.
     """
     carried = message.carried if isinstance(message.carried, EncodedParts) else None
     fields: dict[int, bytes] = {}

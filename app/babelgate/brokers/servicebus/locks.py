@@ -103,6 +103,7 @@ class QueueLocks:
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: BackgroundTasks[None] = BackgroundTasks()
         self._receives = 0
+        self._polls = 0
         self._closed = False
 
     @property
@@ -113,11 +114,14 @@ class QueueLocks:
     async def reserve(self, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         """At most ``limit`` messages. Raises BrokerError.
 
-        A receive that waits ends early when another one comes: it can show, too, that the queue is empty. The time that
-        a receive may take does not include that of connecting, which over TLS and with a token takes many round trips.
+        A receive that waits ends early when one that does not wait comes: it can show, too, that the queue is empty.
+        The time that a receive may take does not include that of connecting, which over TLS and with a token takes many
+        round trips.
         """
         connections, broker = self._connections, self._connections.broker
+        is_poll = wait_seconds <= 0
         self._receives += 1
+        self._polls += is_poll
         try:
             no_connection = f"no connection within {CONNECT_SECONDS:g} s"
             async with answering(CONNECT_SECONDS, translate, broker, reason=no_connection):
@@ -131,6 +135,7 @@ class QueueLocks:
                 connections.leave(handler)
         finally:
             self._receives -= 1
+            self._polls -= is_poll
 
     def holds(self, handle: str) -> bool:
         """Whether this process has the delivery of ``handle``, and its lock is not known to be over."""
@@ -202,7 +207,7 @@ class QueueLocks:
             if handler.closed:
                 raise BrokerUnavailable(self._connections.broker, "the connection was closed")
             link = ReceiveLink(handler.client)
-            several = await link.receive(limit, wait_seconds, until, lambda: self._receives == 1 and not self._closed)
+            several = await link.receive(limit, wait_seconds, until, lambda: not (self._polls or self._closed))
         except BaseException:
             # Its credit may still be with the service, which would lock messages without a receive.
             self._connections.discard(handler)
