@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
 from tests.pipeline.histories import DAY, START, Days, Row, row
 from tests.pipeline.incremental import is_increment, manifest, measure, message, run_folder
 from tests.pipeline.test_metrics_continuous import Lake
+from tests.pipeline.test_metrics_differential import rows_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -142,6 +144,67 @@ def test_a_message_with_other_records_that_no_new_record_touches(lake: Lake) -> 
     lake.put([row("acked", START + 5 * DAY + 10, 0, **made("y", 3))])
     assert lake.once(*three).exit_code == 0
     assert not is_increment(lake.root), "it shares the date of the former message"
+
+
+def _made(name: str, day: int) -> Row:
+    return message(name, 24 * day)
+
+
+def _blank(name: str, day: int) -> Row:
+    """An event without ``created_at``."""
+    return row("redriven", START + day * DAY + 30, 0, **{**_made(name, 0), "created_at": None})
+
+
+def _event(name: str, made: int, day: int, ms: int, kind: str = "delivered") -> Row:
+    """An event on a day of a message that was made on another."""
+    return row(kind, START + day * DAY + ms, 0, **_made(name, made))
+
+
+def _others(*days: int) -> list[Row]:
+    return [_event(f"f{day}", day, day, 50, "accepted") for day in days]
+
+
+HISTORIES = {
+    "one blank event stays in the window, and what dates its message does not": [
+        [_blank("x", 0), _blank("x", 3), *_others(0, 1, 2, 3)],
+        [_event("f3", 3, 4, 60)],
+    ],
+    "the date of that event has no row": [
+        [_blank("x", 0), _blank("x", 3), *_others(0, 1, 2)],
+        [_event("f2", 2, 3, 60)],
+    ],
+    "what dates it has created_at": [
+        [_event("x", 1, 1, 30, "accepted"), *_others(1, 2)],
+        [_blank("x", 3), *_others(3)],
+        [_event("f3", 3, 4, 60)],
+    ],
+    "the blank event was before the window when others came": [
+        [_blank("x", 0), *_others(0, 1, 2, 3)],
+        [_event("f3", 3, 3, 55)],
+        [_event("x", 3, 3, 60)],
+        [_event("z", 2, 2, 70, "accepted"), _event("f3", 3, 3, 71)],
+    ],
+}
+"""Rounds of records, with a lookback of a day."""
+
+
+@pytest.mark.parametrize("case", HISTORIES)
+def test_rows_of_a_message_whose_other_events_are_too_old(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(since, "WHOLE_RECORDS", 0)
+    short = ["--lookback-days", "1"]
+    lake, whole = Lake(tmp_path), Lake(tmp_path / "whole")
+    *rounds, last = HISTORIES[case]
+    for each in rounds:
+        lake.put(each)
+        assert lake.once(*short).exit_code == 0
+    lake.put(last)
+    shutil.copytree(lake.root, whole.root)
+    assert lake.once(*short).exit_code == 0
+    monkeypatch.setattr(since, "WHOLE_RECORDS", 10**9)
+    assert whole.once(*short).exit_code == 0
+    assert rows_of(lake.root) == rows_of(whole.root)
 
 
 @pytest.mark.spark

@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 class SharedBucket(Bucket):
     """A bucket of one process that follows the one of all. ``unreported``: seconds of the rate that were taken, and not
-    told yet."""
+    reported yet."""
 
     __slots__ = ("_touched", "name", "unreported")
 

@@ -76,8 +76,8 @@ class DuckDBIncrement(DuckDBMetricsWriter):
         self._seen_from = min([first, *former.seen_from.values()]).isoformat()
         """The first date of the records that rows of followed messages are made of."""
         self._seen_otherwise = {day: max(seen, first) for day, seen in former.seen_from.items() if seen != first}
-        """The dates whose rows are made of earlier or later records than those of this run, and the first date of those
-        that are in both."""
+        """The dates whose rows are made of earlier or later records than those of this run, or that have none by those,
+        and the first date of those that are in both."""
         self._is_wide = False
         super().__init__(lake, journal, run, dates, missing_spans, parts)
 
@@ -126,7 +126,7 @@ class DuckDBIncrement(DuckDBMetricsWriter):
             rows = self._records(self._journal.folders(self._dates), self._dates)
             self._lake.table("journal", f"select * from ({rows}) where message_id in (from ids)")
             touched = super().touched(days)
-            both = f"select * from entangled union all by name ({lives_sql.entangled('journal')})"
+            both = f"select * from entangled union all by name ({lives_sql.entangled('journal', 'entangled')})"
             folds = ", ".join(f"{fold}({name}) as {name}" for name, fold in lives_sql.ENTANGLED_DATES.items())
             self._lake.table("entangled", f"select message_id, {folds} from ({both}) group by message_id")
         else:
@@ -143,11 +143,9 @@ class DuckDBIncrement(DuckDBMetricsWriter):
     def _require_equal_views(self, days: Collection[date], touched: Collection[date]) -> None:
         """Raise WholeDatesNeeded if whole dates would write a date of a followed message that has events that are in
         former rows or in those of this run, and not in both."""
-        doubtful = [
-            day
-            for day, first in self._seen_otherwise.items()
-            if self._lake.rows(f"from entangled where first_date < date '{first}' and last_day >= date '{day}' limit 1")
-        ]
+        # If what dates a message is not among the records, it has the date of another event.
+        ends = "from entangled where first_date < date '{}' and greatest(last_day, last_date) >= date '{}' limit 1"
+        doubtful = [day for day, first in self._seen_otherwise.items() if self._lake.rows(ends.format(first, day))]
         # Other dates stay as they are, as long as no record comes to them.
         if doubtful and not {*touched, *self._written_by_whole_dates(days)}.isdisjoint(doubtful):
             raise WholeDatesNeeded("a message without created_at has events older than --lookback-days")
@@ -163,8 +161,9 @@ class DuckDBIncrement(DuckDBMetricsWriter):
             return found
         lives = f"select distinct date from ({self._read('lifecycle', list(self._former.seen_from))})"
         found |= {row["date"] for row in lake.rows(f"{lives} where message_id in (select message_id from tangled)")}
-        for row in lake.rows("select distinct first_day, last_day from tangled where first_day is not null"):
-            found |= {day for day in self._seen_otherwise if row["first_day"] <= day <= row["last_day"]}
+        spans = "least(first_day, first_date) as first, greatest(last_day, last_date) as last"
+        for row in lake.rows(f"select distinct {spans} from tangled"):
+            found |= {day for day in self._seen_otherwise if row["first"] <= day <= row["last"]}
         return found
 
     def _of_keys(self) -> str:

@@ -60,10 +60,12 @@ def ids(journal: str) -> str:
     return f"select distinct message_id from {journal} where {_NAMED}"
 
 
-def entangled(journal: str) -> str:
+def entangled(journal: str, known: str | None = None) -> str:
     """The ids with an event that lacks ``created_at``: each event of one may change how all others are combined. With
-    the dates of their first and last event, and the first and last date of their messages."""
+    the dates of their first and last event, and the first and last date of their messages. ``known``: a view of ids
+    that have such an event elsewhere."""
     blank = f"select message_id from ({without_created_at(journal)})"
+    blank += f" union select message_id from {known}" if known else ""
     return f"""
         select message_id, min(date) as first_date, max(date) as last_date, min(day) as first_day, max(day) as last_day
         from (

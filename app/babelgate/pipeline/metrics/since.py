@@ -28,7 +28,8 @@ class Former(NamedTuple):
     """What a run goes on from. ``run``: its id; ``fresh``: the batches since; ``last_at``: its last record of each ISO
     date, Unix ms.
 
-    ``seen_from``: for each followed date of ``lifecycle``, the first date of the records that its rows were made of.
+    ``seen_from``: for each followed date of ``lifecycle``, the first date of the records that its rows were made of; of
+    another date of the journal, the first date of those by which it has no rows.
     ``resting``: by dataset, the divided dates to which nothing has come for :data:`REST_MS`.
     """
 
@@ -114,16 +115,18 @@ def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, m
     spans = [list(span) for span in missing_spans]
     newest = max(((each.committed_at, each.batch) for each in journal.batches), default=(0, ""))
     seen_from: dict[str, str | None] = {}
-    for day in days_of(made.parts["lifecycle"]):
-        known = before["seen_from"].get(day.isoformat())
-        if day in made.written:
+    lived = {day.isoformat() for day in days_of(made.parts["lifecycle"])}
+    written = {day.isoformat() for day in made.written}
+    for iso in lived.union(before["seen_from"], made.last_at):
+        # By these records a date of the window without a row has none.
+        known = before["seen_from"].get(iso, None if iso in lived else made.window)
+        if iso in written:
             known = made.window if made.is_whole or known is None else min(known, made.window)
-        elif before["missing_spans"] != spans:
+        elif iso in lived and before["missing_spans"] != spans:
             # Some of its messages may be ``at_least`` now, or not any more.
             known = None
-        seen_from[day.isoformat()] = known
-    unknown = [iso for iso, first in before["seen_from"].items() if first is None]
-    seen_from = dict.fromkeys(unknown) | seen_from | {day.isoformat(): None for day in made.not_followed}
+        seen_from[iso] = known
+    seen_from |= {day.isoformat(): None for day in made.not_followed}
     divided = {}
     for name in DIVIDED:
         times = before["divided"].get(name, {})
