@@ -129,6 +129,22 @@ def test_rounds_are_seen_although_one_is_always_at_work(spark, tmp_path, monkeyp
     assert len(seen) >= 3, "one of the batch, and two without anything new"
 
 
+@pytest.mark.timeout(600)
+def test_journal_gaps_that_a_killed_process_left_behind_follow(spark, tmp_path, monkeypatch):
+    run = Run(spark, tmp_path)
+    Writer(run.landing).land(10)
+    run()
+    shutil.rmtree(Path(run.root, "journal_gaps"))
+    seen = []
+    monkeypatch.setattr(Service, "is_stopping", property(lambda _: bool(seen)))
+
+    def committed():
+        seen.append(run.store.current("journal_gaps"))
+
+    ingest(Launch(None, {}, None, False), str(run.landing), run.root, Continuous(0.1), committed=committed)
+    assert seen == [run.store.current("journal_gaps")] != [None]
+
+
 @pytest.fixture
 def elsewhere(spark, tmp_path):
     """Files of a place whose locks no operating system keeps."""

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from babelgate.pipeline.cli import datasets as commands
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.continuous import Continuous, Service
 from babelgate.pipeline.duckdb_engine.lake import opened
+from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal import reader as journal_reader
 from babelgate.pipeline.journal.commits import Commit, CommitContent
 from babelgate.pipeline.metrics.continuous import metrics_continuously
@@ -243,6 +244,35 @@ def test_tables_that_could_not_be_written_follow_with_nothing_new(lake: Lake, mo
     within = DateRange(None, None, 31)
     metrics_continuously(launch, str(lake.root), within, Continuous(0.01), 1.0, lambda: next(answers))
     assert next(answers, None) is None, "of five rounds three"
+
+
+def test_tables_follow_a_run_that_failed_while_it_was_published(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.put(list(Days(30, days=1).rows()))
+    left = iter(range(3))
+    monkeypatch.setattr(Service, "is_stopping", property(lambda _: next(left, None) is None))
+    point = DatasetReader.point
+    followed: list[str | None] = []
+
+    def fails(store: DatasetReader, datasets: Sequence[str], run: str) -> None:
+        monkeypatch.setattr(DatasetReader, "point", point)
+        store.point(datasets[:1], run)
+        raise JobFailed("disk full")
+
+    def committed() -> bool:
+        followed.append(DatasetReader.without_spark(str(lake.root)).current(DATASETS[-1]))
+        if len(followed) == 1:
+            lake.put([row("accepted", START + 9, 0, **LATE)])
+            # The next run makes one dataset current, and fails.
+            monkeypatch.setattr(DatasetReader, "point", lambda *given: None if _is_old(*given) else fails(*given))
+        return True
+
+    launch = Launch(None, {}, None, False, "duckdb")
+    metrics_continuously(launch, str(lake.root), DateRange(None, None, 31), Continuous(0.01), 1.0, committed)
+    assert len(set(followed)) == len(followed) == 2
+
+
+def _is_old(store: DatasetReader, datasets: Sequence[str], run: str) -> bool:
+    return store.current(datasets[0]) == run
 
 
 def test_tables_that_cannot_be_written_are_told_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,15 +162,19 @@ class IngestJob(ABC):
 
     def _catch_up(self) -> None:
         """Do what follows batches, if a former attempt or process may have left it out."""
-        if self._is_behind and self._committed is not None:
-            self._committed()
+        if self._is_behind:
+            self._follow()
         self._is_behind = False
 
-    def _batch_done(self, service: Service, name: str, made: Totals) -> None:
-        """Do what follows the batch ``name`` of an endless run."""
+    def _follow(self) -> None:
+        """Make ``journal_gaps`` and what ``committed`` does follow the batches."""
         publish_gaps(self._store, self._ingest.known)
         if self._committed is not None:
             self._committed()
+
+    def _batch_done(self, service: Service, name: str, made: Totals) -> None:
+        """Do what follows the batch ``name`` of an endless run."""
+        self._follow()
         service.round_done()
         say(f"ingest: batch {name}: {totals_text(made)}")
 

@@ -45,8 +45,10 @@ def metrics_continuously(
             if not is_owner:
                 held.enter_context(_only_one(kept, root))
                 is_owner = True
+            # A run that fails may have been published all the same.
+            was_behind, is_behind = is_behind, True
             done = measure(kept, root, within, retain_hours=retain_hours)
-            is_behind = is_behind or not done.is_old
+            is_behind = was_behind or not done.is_old
             if is_behind:
                 is_behind = not committed()
             if not done.is_old:
