@@ -135,7 +135,7 @@ def test_journal_gaps_that_a_killed_process_left_behind_follow(spark, tmp_path, 
     Writer(run.landing).land(10)
     run()
     shutil.rmtree(Path(run.root, "journal_gaps"))
-    seen = []
+    seen: list[str | None] = []
     monkeypatch.setattr(Service, "is_stopping", property(lambda _: bool(seen)))
 
     def committed():

@@ -130,7 +130,8 @@ class TestCredit:
 
     async def test_two_that_wait_do_so_one_after_the_other(self, one: ServiceBusBinding, native: NativeQueue) -> None:
         began = time.monotonic()
-        assert await asyncio.gather(one.reserve(native, 1, 0.5, 60), one.reserve(native, 1, 0.5, 60)) == [[], []]
+        for found in await asyncio.gather(*(one.reserve(native, 1, 0.5, 60) for _ in range(2))):
+            assert found == []
         assert time.monotonic() - began >= 1
 
     async def test_a_message_that_nobody_wants_is_given_back_uncounted(
