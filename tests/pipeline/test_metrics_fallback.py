@@ -170,8 +170,8 @@ HISTORIES = {
         [_event("f3", 3, 4, 60)],
     ],
     "the date of that event has no row": [
-        [_blank("x", 0), _blank("x", 3), *_others(0, 1, 2)],
-        [_event("f2", 2, 3, 60)],
+        [_blank("x", 0), _blank("x", 3), *_others(0, 1)],
+        [_event("f1", 1, 3, 60)],
     ],
     "what dates it has created_at": [
         [_event("x", 1, 1, 30, "accepted"), *_others(1, 2)],
