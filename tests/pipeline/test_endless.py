@@ -49,7 +49,7 @@ class Serving:
         monkeypatch.setattr(ingest, "BatchWriter", lambda _: SimpleNamespace(totals=None, known=None))
         store: Any = SimpleNamespace(spark=spark)
         self._job = ingest._FolderJob(store, store, "landing", "checkpoint", 1, None)
-        for name in ("_check_places", "reread_damaged"):
+        for name in ("_check_places", "_follow", "reread_damaged"):
             monkeypatch.setattr(self._job, name, lambda: None)
         monkeypatch.setattr(self._job, "_stream", self._attempt)
         self._service = Service("ingest", Continuous(0.01), self._stop)
