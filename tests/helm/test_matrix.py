@@ -20,7 +20,7 @@ from babelgate.server.lifecycle import CLOSE_SECONDS
 from tests.harness import program
 from tests.harness.local import certify
 from tests.harness.monitoring import dashboard, groups
-from tests.helm.matrix import BASES, CASES, VERSIONS, gateway_of, kinds, manifests, merged, rendered
+from tests.helm.matrix import BASES, CASES, LINEAGE, VERSIONS, gateway_of, kinds, manifests, merged, rendered
 from tools import helm
 from tools.helm import CHART, Document, documents, only, template
 
@@ -404,6 +404,7 @@ EVERYTHING = merged(
             "cronJob": {"enabled": True},
             "continuous": {"commands": ["ingest"]},
             "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"]},
+            "openlineage": LINEAGE,
         },
         "autoscaling": {"keda": {"prometheusAddress": "http://p", "queues": [{"queue": "a", "messagesPerReplica": 1}]}},
     },
