@@ -53,7 +53,13 @@ class Rollout:
         address = f"{url.scheme}://{user}broker:{url.port}{url.path}" + (f"?{url.query}" if url.query else "")
         route = {"broker": "main", "lease_seconds": LEASE, "max_attempts": 1000, **broker.queue_options}
         self._values: dict[str, Any] = {
-            "config": {"brokers": {"main": address}, "default": route, "auth": "none"},
+            # `helm test` starts a program for each step, which on a busy machine takes longer than a short lease.
+            "config": {
+                "brokers": {"main": address},
+                "default": route,
+                "queues": {"helm-test": {**route, "lease_seconds": 120}},
+                "auth": "none",
+            },
             "secrets": {"broker": "broker"} if url.password else {},
         }
         self._secrets = {"broker": _encoded({"password": url.password or ""})}
