@@ -49,3 +49,16 @@ def test_one_id_and_one_trace_for_everything_are_counted_and_cut(wide, tmp_path)
     (trace,) = traces(lives).collect()
     assert (trace.messages, trace.open, len(trace.hops)) == (MAX_MESSAGES + 20, MAX_MESSAGES + 20, MAX_MESSAGES)
     assert [hop.message_id for hop in trace.hops][:3] == ["same", "m00001", "m00002"]
+
+
+def test_many_moves_of_one_message_leave_those_of_another_with_its_id(wide, tmp_path):
+    """DuckDB follows the moves of each message, so rows must not depend on the engine."""
+    facts = {"message_id": "same", "trace_id": "same"}
+
+    def moved(number: int, made: int, queue: str, to: str):
+        return row("redriven", START + number, number, **facts, created_at=START + made, queue=queue, to_queue=to)
+
+    rows = [moved(2, 1, "a", "b"), row("acked", START + 3, 3, **facts, created_at=START + 1, queue="b")]
+    rows += [moved(4 + number, 2, "c", "d") for number in range(MAX_HOPS)]
+    lives = lifecycle(with_message_dates(frame(wide, tmp_path, rows)), ()).collect()
+    assert sorted((life.queue, life.events) for life in lives) == [("a", 2), ("c", MAX_HOPS)]

@@ -161,14 +161,19 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
         return f.count_if(event.isin(*names))
 
     # Structures are made before the exchange: an aggregate that made them would interpret an expression for each event.
-    made = {"hop": f.struct(*HOP), "order": f.struct(*ORDER)}
+    before = {
+        "hop": f.struct(*HOP),
+        "order": f.struct(*ORDER),
+        # An id that is used again is another message, and so are its moves. Without nulls, as a join takes it.
+        "made": f.coalesce("created_at", f.lit(0)),
+    }
     # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
     # would cost more than it saves, because a message has few events. Spark sorts them by what they are grouped by: ids
     # often begin alike, and then their hashes are faster to compare.
-    spread = with_message_dates.withColumns(made).repartition("message_id")
+    spread = with_message_dates.withColumns(before).repartition("message_id", "made")
     lives = (
         (_with_home(spread) if has_moves else spread.withColumn("home", queue))
-        .groupBy(f.xxhash64("message_id"), "message_id", "created_at", "home", "day")
+        .groupBy(f.xxhash64("message_id"), "message_id", "made", "home", "day")
         .agg(
             *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "bytes")),
             f.min_by(hop["broker"], f.when(hop["broker"].isNotNull(), f.struct(queue != f.col("home"), order))).alias(
@@ -192,26 +197,25 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
             f.min_by(hop, order, MAX_HOPS).alias("hops"),
         )
     )
-    return _lifecycle_columns(lives, missing_spans)
+    return _lifecycle_columns(lives.withColumn("created_at", f.nullif("made", f.lit(0))), missing_spans)
 
 
 def _with_home(with_message_dates: DataFrame) -> DataFrame:
-    """Adds ``home``, the queue of the message before any redrive to another queue; usually ``queue``."""
+    """Adds ``home``, the queue of the message before any redrive to another queue; usually ``queue``. ``made``: its
+    ``created_at``, 0 if that is unknown."""
     from pyspark.sql import functions as f
 
     moves = (
         with_message_dates.where(_is_move())
-        .groupBy("message_id")
-        .agg(f.max_by(f.struct("queue", "to_queue", "created_at"), f.struct(*ORDER), MAX_HOPS).alias("moves"))
+        .groupBy("message_id", "made")
+        .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*ORDER), MAX_HOPS).alias("moves"))
     )
-    # An id that is used again is another message, and so are its moves.
-    own = f.filter("moves", lambda move: move["created_at"].eqNullSafe(f.col("created_at")))
     # The latest move comes first, so this follows the moves back to the first queue.
     back = f.aggregate(
-        own, f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
+        "moves", f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
     )
     home = f.when(f.col("moves").isNull(), f.col("queue")).otherwise(back)
-    return with_message_dates.join(moves, "message_id", "left").withColumn("home", home)
+    return with_message_dates.join(moves, ["message_id", "made"], "left").withColumn("home", home)
 
 
 def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFrame:
