@@ -17,8 +17,11 @@ import pytest
 
 from babelgate.pipeline.duckdb_engine.lake import opened
 from babelgate.pipeline.erase.job import erase
-from babelgate.pipeline.metrics import duckdb_increment, since
+from babelgate.pipeline.journal.commits import CommitContent, LostRecords, ProcessRecords
+from babelgate.pipeline.journal.ranges import Range
+from babelgate.pipeline.metrics import duckdb_increment, duckdb_lifecycles, duckdb_messages, since
 from babelgate.pipeline.metrics.dates import DateRange
+from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
 from babelgate.pipeline.metrics.job import measure
 from babelgate.pipeline.metrics.lifecycles import EVENTS
 from babelgate.pipeline.metrics.stages import DATASETS
@@ -31,6 +34,7 @@ from tests.pipeline.test_metrics_continuous import Lake
 FIRST, LAST = map(int, os.environ.get("BABELGATE_SEEDS", "0:20").split(":"))
 ROUNDS = 4
 LAUNCH = Launch(None, {}, None, False, "duckdb")
+_OF_MESSAGES = ("message_id", "created_at", "trace_id", "queue", "job", "lang", "envelope")
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -45,12 +49,37 @@ class Traffic:
         self._moves = chance.choice((0.0, 0.3))
         self._late = chance.choice((0.0, 0.1, 0.5))
         self._pace = chance.choice((HOUR // 6, HOUR, 10 * HOUR, DAY))
+        self._fails = chance.choice((0.0, 0.1))
+        self._loses = chance.choice((0.0, 0.0, 0.4))
+        self._lossy_seq = 1
+        self._hole: Range | None = None
         self._messages: list[Row] = []
 
     def round(self) -> list[Row]:
         """The records of a round; some are late."""
         self._now += self._chance.randrange(self._pace) + 1
-        return [self._record() for _ in range(self._chance.choice((1, 8, 40, 150)))]
+        records = [self._record() for _ in range(self._chance.choice((1, 8, 40, 150)))]
+        if self._chance.random() < self._fails * len(records):
+            records += self._attempts(self._chance.choice(records))
+        return records
+
+    def losses(self) -> CommitContent:
+        """What a batch says about missing records: some were lost, are missing, or are found again."""
+        chance = self._chance
+        if chance.random() >= self._loses:
+            return CommitContent()
+        begin = self._now - chance.randrange(2 * DAY)
+        end = begin + chance.randrange(HOUR)
+        if chance.random() < 0.4:
+            return CommitContent(lost=[LostRecords("lossy", "e1", self._lossy_seq, 1, begin, end)])
+        if self._hole is None:
+            first = self._lossy_seq
+            self._lossy_seq += 3
+            self._hole = first + 1, first + 1, begin, end
+            found = [(first, first, begin, begin), (first + 2, first + 2, end, end)]
+        else:
+            found, self._hole = [self._hole], None
+        return CommitContent(processes=[ProcessRecords("lossy", "e1", found, [])])
 
     def an_id(self) -> str:
         return str(self._chance.choice(self._messages)["message_id"])
@@ -76,6 +105,17 @@ class Traffic:
         facts |= {"node": chance.choice(("n1", "n2")), "attempts": chance.choice((0, 1, None))}
         facts["outcome"] = chance.choice(("failed", "unknown_urn", "poison", None))
         return row(event, at, self._seq, **facts, bytes=chance.choice((0, 1, 300, 5000, None)))
+
+    def _attempts(self, record: Row) -> list[Row]:
+        """Failed deliveries of a message, one after the other."""
+        made = []
+        for number in range(self._chance.randrange(2, 12)):
+            at = record["at"] + number * self._chance.choice((0, 1, HOUR // 100))
+            event = ("delivered", self._chance.choice(("nacked", "lease_expired")))[number % 2]
+            self._seq += 1
+            facts = {name: record[name] for name in (*_OF_MESSAGES, "node", "bytes")}
+            made.append(row(event, at, self._seq, **facts, attempts=number // 2, outcome="failed"))
+        return made
 
     def _message(self, at: int) -> Row:
         chance = self._chance
@@ -117,28 +157,42 @@ def test_rows_are_those_of_whole_dates(seed: int, tmp_path: Path, monkeypatch: p
     whole = tmp_path / "whole"
     monkeypatch.setattr(duckdb_increment, "DIVIDED_BYTES", chance.choice((0, 0, 2**30)))
     monkeypatch.setattr(since, "REST_MS", chance.choice((0, since.REST_MS)))
-    lookback_days = chance.choice((31, 31, 31, 0, 1, 2))
-    within = DateRange(None, None, lookback_days)
+    monkeypatch.setattr(duckdb_messages, "MAX_MESSAGES", chance.choice((1000, 1000, 3)))
+    monkeypatch.setattr(duckdb_lifecycles, "MAX_HOPS", chance.choice((256, 256, 4)))
+    within = DateRange(None, None, chance.choice((31, 31, 31, 0, 1, 2)))
+    changes = chance.choice((0.0, 0.0, 0.3))
+    # What is so for all rounds up to now.
+    follows_all, has_losses = within.lookback_days == 31, False
     first_dates: list[date] = []
     for number in range(ROUNDS):
         batches = [traffic.round() for _ in range(chance.choice((1, 1, 2)))]
         if number and chance.random() < 0.15:
             erase(str(lake.root), [traffic.an_id()], [])
         for each in batches:
-            lake.put(each)
+            losses = traffic.losses()
+            has_losses = has_losses or losses != CommitContent()
+            lake.put(each, content=losses)
         is_compacted = chance.random() < 0.1
         if is_compacted:
             erase(str(lake.root), [traffic.an_id()], [])
+        monkeypatch.setattr(since, "WHOLE_RECORDS", 0)
+        has_changed = number > 0 and chance.random() < changes
+        if has_changed:
+            within = change(lake, within, chance)
+            follows_all = False
+        if chance.random() < 0.1:
+            with monkeypatch.context() as patched, pytest.raises(TypeError):
+                patched.setattr(DuckDBMetricsWriter, "still_open", None)
+                measure(LAUNCH, str(lake.root), within)
         # What is wrong after a round mostly stays so.
         is_compared = number == ROUNDS - 1 or chance.random() < 0.25
         if is_compared:
             shutil.copytree(lake.root, whole)
-        monkeypatch.setattr(since, "WHOLE_RECORDS", 0)
         measure(LAUNCH, str(lake.root), within, retain_hours=chance.choice((0.0, 24.0)))
         if is_compared:
             monkeypatch.setattr(since, "WHOLE_RECORDS", 10**9)
             # Beyond the lookback --force computes more than a run of whole dates: rows that are no longer followed.
-            is_forced = lookback_days == 31 and chance.random() < 0.6
+            is_forced = follows_all and chance.random() < 0.6
             measure(LAUNCH, str(whole), within, force=is_forced)
             # It computes ``open`` of all dates again, and any other run only since the first date with new records.
             first = manifest(lake.root)["dates"][0] if is_forced else ""
@@ -148,5 +202,17 @@ def test_rows_are_those_of_whole_dates(seed: int, tmp_path: Path, monkeypatch: p
                 assert not more and not less, f"seed {seed}, round {number}: {name} has {more}, and lacks {less}"
             shutil.rmtree(whole)
         first_dates.append(min(each["date"] for each in lake.rows))
-        if number and lookback_days == 31 and not is_compacted and first_dates[-1] == first_dates[-2]:
+        is_usual = follows_all and not has_losses and not is_compacted
+        if number and is_usual and first_dates[-1] == first_dates[-2]:
             assert is_increment(lake.root), f"seed {seed}, round {number}: whole dates were computed"
+
+
+def change(lake: Lake, within: DateRange, chance: Random) -> DateRange:
+    """Other options for the next rounds, or those of before after a run with others."""
+    if chance.random() < 0.5:
+        return DateRange(None, None, chance.choice((31, 2, 0)))
+    days = sorted({each["date"] for each in lake.rows})
+    first = chance.choice(days)
+    last = chance.choice([None, *(day for day in days if day >= first)])
+    measure(LAUNCH, str(lake.root), DateRange(first, last, within.lookback_days))
+    return within
