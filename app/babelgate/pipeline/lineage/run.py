@@ -116,13 +116,14 @@ def _client() -> OpenLineageClient:
                 del os.environ[name]
             else:
                 os.environ[name] = before[name]
-    if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
-        say("warning: the client of OpenLineage finds no transport in its configuration, so no events are sent")
-    elif client.transport.kind == "console" and not os.environ.get("OPENLINEAGE_CLIENT_LOGGING"):
-        # The transport `console` logs events at INFO.
-        console = logging.getLogger("openlineage.client.transport.console")
-        console.handlers, console.propagate = [_ShownEvents()], False
-        console.setLevel(logging.INFO)
+    if client.transport.kind == "console":
+        if not (client.config.transport or {}).get("type"):
+            say("warning: the client of OpenLineage finds no transport in its configuration, so no events are sent")
+        elif not os.environ.get("OPENLINEAGE_CLIENT_LOGGING"):
+            # The transport `console` logs events at INFO.
+            console = logging.getLogger("openlineage.client.transport.console")
+            console.handlers, console.propagate = [_ShownEvents()], False
+            console.setLevel(logging.INFO)
     return client
 
 

@@ -20,7 +20,7 @@ from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
 from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap, pieces
 from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
-from babelgate.pipeline.send.sources import LongKeys, SendOrigin, Unread, distinct_messages, leaving_out, select_rows
+from babelgate.pipeline.send.sources import SendOrigin, Unread, counted, distinct_messages, leaving_out, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
@@ -187,19 +187,7 @@ class SendRun:
         pending = f.col("was").isNull() | (f.col("was") == "left")
         pending = pending | (f.col("was") == "unknown") if again else pending
         joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
-        plan = (
-            joined.groupBy("target_queue", "pending", f.col("unread").isNotNull().alias("unread"))
-            .agg(
-                f.count("*").alias("n"),
-                f.sum(f.col("copies") - 1).alias("duplicates"),
-                Unread.example(),
-                *LongKeys.columns(),
-            )
-            .collect()
-        )
-        LongKeys.of(row for row in plan if row["pending"]).refuse()
-        known = [row for row in plan if not row["unread"]]
-        return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
+        return joined.where("pending and unread is null"), *counted(joined)
 
     def _check_key_age(self, begun: RunRecord, pending: int, keys_seconds: float) -> RunRecord:
         """``begun``. Raises JobFailed if its last messages may be sent twice, because their keys have expired."""

@@ -9,7 +9,7 @@ import click
 from babelgate.pipeline.errors import JobFailed, Partial
 from babelgate.pipeline.send.gateway import GatewayRefusal
 from babelgate.pipeline.send.request import SendRequest
-from babelgate.pipeline.send.sources import LongKeys, Unread
+from babelgate.pipeline.send.sources import counted
 from babelgate.pipeline.storage.datasets import Manifest
 from babelgate.terminal import printable
 
@@ -34,17 +34,12 @@ def print_dry_run(rows: DataFrame, request: SendRequest) -> None:
     """Print what would be sent. Raises UsageError as a run would."""
     from pyspark.sql import functions as f
 
-    grouped = rows.groupBy("target_queue", f.col("unread").isNotNull().alias("unread"))
-    more = f.sum(f.col("copies") - 1).alias("more")
-    found = grouped.agg(f.count("*").alias("n"), more, Unread.example(), *LongKeys.columns()).collect()
-    LongKeys.of(found).refuse()
-    counts = [row for row in found if not row["unread"]]
-    unread = Unread.of(row for row in found if row["unread"])
+    counts, unread = counted(rows.withColumn("pending", f.lit(True)))
     total = sum(row["n"] for row in counts)
     click.echo(f"{total} messages would be sent to {request.target.url}; nothing was sent.")
     for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
         click.echo(f"  {row['n']:>10}  {_shown(row['target_queue']) or '(no queue: --to-queue names one)'}")
-    duplicates = sum(row["more"] for row in counts)
+    duplicates = sum(row["duplicates"] for row in counts)
     if duplicates:
         click.echo(f"  {duplicates} further rows are duplicates by id, and would not be sent")
     if unread.files:

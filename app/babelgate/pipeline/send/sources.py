@@ -116,6 +116,20 @@ class LongKeys(NamedTuple):
             )
 
 
+def counted(rows: DataFrame) -> tuple[list[Any], Unread]:
+    """Counts ``n`` and ``duplicates`` of the messages in ``rows``, by target_queue and pending, and the unread ones.
+
+    Raises UsageError if the ordering key of a pending one is too long for a gateway.
+    """
+    from pyspark.sql import functions as f
+
+    grouped = rows.groupBy("target_queue", "pending", f.col("unread").isNotNull().alias("unread"))
+    duplicates = f.sum(f.col("copies") - 1).alias("duplicates")
+    found = grouped.agg(f.count("*").alias("n"), duplicates, Unread.example(), *LongKeys.columns()).collect()
+    LongKeys.of(row for row in found if row["pending"]).refuse()
+    return [row for row in found if not row["unread"]], Unread.of(row for row in found if row["unread"])
+
+
 def inputs_of_dataset(reader: DatasetReader, dataset: str) -> list[Any]:
     """What identifies the current run of ``dataset``. Raises JobFailed if there is none."""
     run = reader.current(dataset)
