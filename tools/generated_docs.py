@@ -29,6 +29,8 @@ from babelgate.errors import BabelgateError
 from babelgate.http import problems
 from babelgate.observe.journal import record as journal
 from babelgate.observe.metrics.catalogue import CATALOGUE
+from babelgate.pipeline.storage.columns import described
+from babelgate.pipeline.storage.schemas import DATASETS
 from tests.brokers.redis.rights import commands as redis_commands
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
@@ -48,6 +50,7 @@ PAGES = (
     "docs/licences.md",
     "docs/metrics.md",
     "docs/operating.md",
+    "docs/pipeline/columns.md",
     "docs/versions.md",
     f"{CHART}/README.md",
 )
@@ -253,6 +256,18 @@ def events() -> str:
     return table(["event", "meaning"], [[f"`{event}`", meaning] for event, meaning in journal.EVENTS.items()])
 
 
+def columns() -> str:
+    """Every column of every dataset of the pipeline, from its schema."""
+    return "\n".join(
+        f"## {dataset.name}\n\n"
+        + table(
+            ["column", "type", "meaning"],
+            [[f"`{name}`", f"`{kind}`", words] for name, kind, words in described(dataset)],
+        )
+        for dataset in DATASETS.values()
+    )
+
+
 def metrics() -> str:
     """Every metric, from the catalogue."""
     rows = [
@@ -339,6 +354,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "codes": codes,
     "records": records,
     "events": events,
+    "columns": columns,
     "rights": redis_rights,
     "licences": licences,
     "caches": caches,

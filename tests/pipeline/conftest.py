@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from babelgate.pipeline.spark.session import session
 from tests.harness import spark_jvm
 from tests.harness.ci import missing
+from tests.pipeline.lakes import write_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +41,14 @@ def spark() -> Iterator[SparkSession]:
     with session("tests", master="local[2]", conf=CONF) as started:
         spark_jvm.keep_permissions(started)
         yield started
+
+
+@pytest.fixture(scope="session")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the lake of :func:`write_lake`. A test that adds to it must be the last of its module."""
+    folder = tmp_path_factory.mktemp("pages ü")
+    write_lake(folder)
+    return folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

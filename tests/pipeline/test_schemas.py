@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from babelgate.pipeline.storage.columns import MEANINGS, described
 from babelgate.pipeline.storage.schemas import DATASETS
 from babelgate.pipeline.validate.classify import ValidatedRow
 from babelgate.pipeline.validate.validation_task import COLUMNS
@@ -33,3 +34,11 @@ def test_one_pass_writes_the_columns_of_both() -> None:
     assert tuple(COLUMNS) == ValidatedRow._fields
     for dataset in ("accepted", "quarantined"):
         assert DATASETS[dataset].columns.items() <= COLUMNS.items()
+
+
+def test_every_column_has_a_meaning_and_every_meaning_a_column() -> None:
+    assert MEANINGS.keys() == DATASETS.keys()
+    for name, meanings in MEANINGS.items():
+        columns = {column for column, _, meaning in described(DATASETS[name]) if meaning}
+        assert columns >= DATASETS[name].columns.keys()
+        assert meanings.keys() <= columns, name

@@ -15,32 +15,8 @@ from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.metrics.histogram import percentiles
 from babelgate.pipeline.storage.schemas import DATASETS
 from babelgate.pipeline.tables.moment import open_tables
-from tests.architecture.sources import ROOT
-from tests.pipeline.histories import START, Days, land, row
-
-PAGES = ROOT / "docs" / "pipeline"
-
-
-def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def folder(spark, tmp_path_factory):
-    """A folder with a lake in which a gap, bad bodies, and the rows of a former run are."""
-    folder = tmp_path_factory.mktemp("pages ü")
-    lake = str(folder / "lake")
-    rows = list(Days(80, days=2).rows())
-    bodies = folder / "bodies.ndjson"
-    bodies.write_text('{"job":"urn:babel:a:b","meta":{"lang":"go"},"data":{}}\nnothing\n{"meta":{"lang":"php"}}\n')
-
-    invoke(lake, "validate", str(bodies))
-    for number, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
-        land(folder / "landing", part, "a", 1 + number * len(rows))
-        invoke(lake, "ingest", str(folder / "landing"))
-        invoke(lake, "metrics")
-    invoke(lake, "compact")
-    return folder
+from tests.pipeline.histories import START, land, row
+from tests.pipeline.lakes import PAGES, blocks, invoke
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +31,6 @@ def grown(folder):
     invoke(lake, "ingest", str(folder / "landing"))
     invoke(lake, "metrics")
     return folder
-
-
-def invoke(lake, *arguments):
-    result = CliRunner().invoke(pipeline, [*arguments, "--lake", lake], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("command", ["metrics", "compact"])

@@ -1,7 +1,7 @@
 """The columns of every dataset. Datasets are written and read with these schemas, never with an inferred one.
 
 New columns are added at the end, and older files read as null there. Any other change needs a new ``version``, which
-has its own folder. Times named ``…_at`` are Unix milliseconds UTC, as in the envelope.
+has its own folder. Times named ``…_at`` are Unix milliseconds UTC, as in the envelope. ``columns`` has the meanings.
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ _BODY = {
     "run_id": "string",
 }
 
-# ``body`` is canonical; ``rewritten``: it was not canonical in the input; ``dropped``: JSON pointers of removed keys.
 ACCEPTED = Dataset("accepted", {**_BODY, "rewritten": "boolean", "dropped": "array<string>"})
-# ``body`` is the input unchanged, or the beginning of a body that was too large; ``body_bytes`` is the full size;
-# ``violations``: all places that the schema of the job refuses, of which the reason is the first.
 QUARANTINED = Dataset(
     "quarantined",
     {
@@ -86,11 +83,6 @@ QUARANTINED = Dataset(
     },
 )
 
-# The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
-# it; ``envelope_encrypted``: the body of an encrypted route, as its gateway has encrypted it; ``meta``, ``headers``: a
-# JSON object; ``headers_encrypted``: an encrypted JSON object of ``headers`` and ``ordering_key``;
-# ``date``: the UTC date of ``at``; ``src_file``: its segment; ``extra``: a JSON object of the members that this version
-# does not know, as they were written.
 JOURNAL = Dataset(
     "journal",
     {
@@ -127,7 +119,6 @@ JOURNAL = Dataset(
         "headers_encrypted": "binary",
     },
 )
-# ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.
 JOURNAL_CORRUPT = Dataset(
     "journal_corrupt",
     {
@@ -141,8 +132,6 @@ JOURNAL_CORRUPT = Dataset(
         "ingest_batch": "string",
     },
 )
-# ``kind``: lost (reported by a gap record), hole (numbers in no segment), open_end (more records may exist after the
-# last). ``missing``: number of records, null if unknown. ``from_at``, ``to_at``: times of the records around.
 JOURNAL_GAPS = Dataset(
     "journal_gaps",
     {
@@ -186,7 +175,6 @@ THROUGHPUT = Dataset(
     },
     ("date",),
 )
-# ``ended``: acked or dead-lettered. A rate is null if its denominator is 0.
 RATES = Dataset(
     "rates",
     {
@@ -269,8 +257,6 @@ OPEN = Dataset(
     },
     ("date",),
 )
-# ``queue``: the first queue; ``last_queue``: that of the last event; ``first_at``: of the first event; ``copies``: how
-# often it was accepted; ``outcome``: acked, dropped, dead_lettered or open; ``skewed``: a negative time became 0.
 LIFECYCLE = Dataset(
     "lifecycle",
     {
@@ -307,7 +293,6 @@ LIFECYCLE = Dataset(
     },
     ("date",),
 )
-# ``date``: of the first message; ``hops``: the messages, ordered by ``created_at``; ``complete``: none is open.
 TRACES = Dataset(
     "traces",
     {
@@ -328,8 +313,7 @@ TRACES = Dataset(
     ("date",),
 )
 
-# The outcome of every message of a sending run. ``message_id``: its id, or ``sha256:`` and the digest of its body.
-# ``status``: accepted, replayed (published before), rejected, unknown (perhaps published), left (not sent yet).
+# The outcome of every message of a sending run.
 LEDGER = Dataset(
     "ledger",
     {
