@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import duckdb
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.metrics.histogram import percentiles
@@ -60,6 +61,20 @@ def test_each_example_reads_the_rows(grown, monkeypatch, capsys):
     for name, table in open_tables("lake").items():
         files = table.file_uris()
         assert not files or made["read"](name).count() == table.to_pyarrow_table().num_rows, name
+
+
+def test_polars_own_reader_of_delta_is_as_bad_as_the_page_says(folder):
+    """Once this fails, Polars reads the tables, and the page can recommend it."""
+    # It starts threads, which forks of the process that collects the tests have not.
+    import polars
+
+    url = str(folder / "lake" / "lifecycle" / "v=1")
+    with pytest.raises(polars.exceptions.PolarsError):
+        polars.scan_delta(url).collect()
+    assert polars.scan_delta(url, use_pyarrow=True).select(polars.len()).collect().item() == 0
+    dataset = DeltaTable(url).to_pyarrow_dataset()
+    assert polars.scan_pyarrow_dataset(dataset).select(polars.len()).collect().item() == dataset.count_rows() > 0
+    assert polars.scan_pyarrow_dataset(dataset).with_row_index().select("index").collect().height == 0
 
 
 def test_the_notebook_runs(grown, monkeypatch, capsys):
