@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the lake of :func:`write_lake`. A test that adds to it must be the last of its module."""
+    """A folder with the lake of :func:`write_lake`. The last tests of ``test_tables_page`` add records to it."""
     folder = tmp_path_factory.mktemp("pages ü")
     write_lake(folder)
     return folder
