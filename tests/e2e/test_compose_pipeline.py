@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from tools import compose
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = ROOT / "docker" / "pipeline"
 JOBS = ("ingest", "metrics", "report")
+DAILY = {"compact": "Compacted ", "maintain": "Removed "}
+"""What each of the daily jobs prints in its first run."""
 PATIENCE_SECONDS = 480
 MESSAGES = 7
 
@@ -96,14 +99,25 @@ def test_the_profile_measures_what_passes_the_gateway(tmp_path: Path) -> None:
         for number in range(MESSAGES):
             draft = {"job": "urn:babel:orders:placed", "data": {"number": number}}
             assert client.post("/queues/compose-profile/messages", json=draft).status_code == 201
+        commands = {
+            name: [re.sub("^60$", "20", word).replace("/data/", f"{tmp_path}/data/") for word in found[name]["command"]]
+            for name in (*JOBS, *DAILY)
+        }
         logs = [tmp_path / f"{name}.log" for name in JOBS]
-        commands = (
-            [re.sub("^60$", "20", word).replace("/data/", f"{tmp_path}/data/") for word in found[name]["command"]]
-            for name in JOBS
-        )
-        first, second, third = (container(words, scripts, log) for words, log in zip(commands, logs, strict=True))
+        first, second, third = (container(commands[name], scripts, log) for name, log in zip(JOBS, logs, strict=True))
         with first as ingest, second as metrics, third as reports:
             until(lambda: "compose-profile" in client.get("/console/report").text, *logs)
             for job in (ingest, metrics, reports):
                 job.terminate()
             assert [job.wait(PATIENCE_SECONDS) for job in (ingest, metrics, reports)] == [0, 0, 0]
+    for name, printed in DAILY.items():
+        assert commands[name][:2] == ["every", "86400"]
+        log = tmp_path / f"{name}.log"
+        with container(commands[name], scripts, log) as job:
+            until(partial(_has, log, printed), log)
+            job.terminate()
+            assert job.wait(PATIENCE_SECONDS) == 0
+
+
+def _has(log: Path, printed: str) -> bool:
+    return printed in log.read_text()

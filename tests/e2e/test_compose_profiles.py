@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 ALWAYS = {"gateway", "redis", "rabbitmq", "sqs"}
 OBSERVABILITY = {"prometheus", "grafana", "jaeger"}
-PIPELINE = {"ingest", "metrics", "report"}
+PIPELINE = {"ingest", "metrics", "report", "compact", "maintain"}
 PROFILES = {
     "kafka": {"kafka"},
     "pulsar": {"pulsar"},
