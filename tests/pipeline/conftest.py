@@ -12,7 +12,6 @@ import pytest
 from babelgate.pipeline.spark.session import session
 from tests.harness import spark_jvm
 from tests.harness.ci import missing
-from tests.pipeline.lakes import write_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +45,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the lake of :func:`write_lake`. The last tests of ``test_tables_page`` add records to it."""
+    from tests.pipeline.lakes import write_lake
+
     folder = tmp_path_factory.mktemp("pages ü")
     write_lake(folder)
     return folder
