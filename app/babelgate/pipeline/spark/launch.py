@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tempfile
@@ -15,10 +16,11 @@ import click
 
 from babelgate.extras import how_to_install
 from babelgate.pipeline.errors import JobFailed, SparkEnded
-from babelgate.pipeline.spark.console import summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from babelgate.pipeline.storage.output_file import OutputFile
 
 
 _LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
@@ -45,15 +47,17 @@ class Launch:
 
     master: str | None
     conf: dict[str, str]
-    summary: Path | None
+    summary: OutputFile | None
     verbose: bool
     engine: str = "spark"
     duckdb_max_mib: float = 0.0
     note: Note = ignore
 
     def summarize(self, facts: Mapping[str, Any]) -> None:
-        """Write the result to the file of ``--summary``, and pass it to ``note``."""
-        summarize(self.summary, facts)
+        """Write the result to the file of ``--summary``, as JSON, and pass it to ``note``. Raises JobFailed."""
+        if self.summary is not None:
+            content = json.dumps(dict(facts), indent=2, sort_keys=True) + "\n"
+            self.summary.write(content.encode(), "application/json")
         self.note(facts)
 
     @contextmanager
