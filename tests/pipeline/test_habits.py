@@ -238,7 +238,7 @@ def test_progress_ends_with_what_it_watches(spark, capsys):
 def test_a_summary_is_whole_or_not_there(tmp_path):
     path = tmp_path / "summary.json"
     path.write_text("old")
-    launch = Launch(None, {}, OutputFile(str(path)), False)
+    launch = Launch(None, {}, OutputFile(str(path)).write, False)
     with pytest.raises(TypeError):
         launch.summarize({"a": object()})
     assert path.read_text() == "old"

@@ -81,8 +81,8 @@ def test_with_nothing_new_no_command_starts_spark(spark: Any, tmp_path: Path, mo
         assert (again["landing"], again["root"], again["files"]) == (LANDING, LAKE, 0)
         assert again["journal"] == ingested["journal"] and again["journal"]["damaged_files"] == 1
         assert system.get_file_info(killed).type == fs.FileType.NotFound
-        for command in (["compact"], ["metrics"], list(send)):
-            assert nothing_new(*command)["unchanged"] is True
+        for given in (["compact"], ["metrics"], list(send)):
+            assert nothing_new(*given)["unchanged"] is True
         found = system.get_file_info(fs.FileSelector("lakes/root", recursive=True))
         assert not [each.path for each in found if "lock" in each.path and each.type == fs.FileType.File]
 

@@ -148,7 +148,7 @@ def _launched(command: Callable[..., None], *, always_spark: bool) -> Callable[.
         if always_spark or engine == "spark" or missing(("pyarrow",)):
             require_spark()
         settings = dict(map(_pair, conf))
-        written = None if summary is None else output_file(summary, "--summary")
+        written = None if summary is None else output_file(summary, "--summary").write
         with job_run(command.__name__, command.__doc__ or "", arguments) as note:
             command(Launch(master, settings, written, verbose, engine, duckdb_max_mib, note), **arguments)
 

@@ -20,8 +20,6 @@ from babelgate.pipeline.errors import JobFailed, SparkEnded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from babelgate.pipeline.storage.output_file import OutputFile
-
 
 _LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
 _PYTHON_ERROR = re.compile(r"^(?!java|org\.|scala|py4j)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
@@ -33,13 +31,17 @@ Note = Callable[[Mapping[str, Any]], None]
 """Takes the facts of a result: of a job once, at its end; of an endless one after each round that changed something."""
 
 
+WriteFile = Callable[[bytes, str], None]
+"""Writes a file, from its content and content type. Raises JobFailed."""
+
+
 def ignore(facts: Mapping[str, Any]) -> None:
     """A Note that does nothing."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The options of a command that start Spark, or choose DuckDB. ``summary``: the file for the result.
+    """The options of a command that start Spark, or choose DuckDB. ``summary``: writes the file of the result.
 
     ``engine``: auto, duckdb or spark. ``duckdb_max_mib``: the most MiB of files that auto lets DuckDB read.
     ``note``: takes the facts of the result, too.
@@ -47,7 +49,7 @@ class Launch:
 
     master: str | None
     conf: dict[str, str]
-    summary: OutputFile | None
+    summary: WriteFile | None
     verbose: bool
     engine: str = "spark"
     duckdb_max_mib: float = 0.0
@@ -57,7 +59,7 @@ class Launch:
         """Write the result to the file of ``--summary``, as JSON, and pass it to ``note``. Raises JobFailed."""
         if self.summary is not None:
             content = json.dumps(dict(facts), indent=2, sort_keys=True) + "\n"
-            self.summary.write(content.encode(), "application/json")
+            self.summary(content.encode(), "application/json")
         self.note(facts)
 
     @contextmanager
