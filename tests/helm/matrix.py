@@ -243,7 +243,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
             "openlineage": LINEAGE,
             "storage": {"enabled": False},
             "lake": "s3a://lake",
-            "report": "s3a://lake/report.html",
         },
     },
 }

@@ -25,6 +25,7 @@ from babelgate.pipeline.cli.main import COMMANDS
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.spark import console, session
 from babelgate.pipeline.spark.launch import Launch, explain
+from babelgate.pipeline.storage.output_file import OutputFile
 
 TASK_MODULES = {
     "babelgate.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
@@ -237,13 +238,14 @@ def test_progress_ends_with_what_it_watches(spark, capsys):
 def test_a_summary_is_whole_or_not_there(tmp_path):
     path = tmp_path / "summary.json"
     path.write_text("old")
+    launch = Launch(None, {}, OutputFile(str(path)).write, False)
     with pytest.raises(TypeError):
-        console.summarize(path, {"a": object()})
+        launch.summarize({"a": object()})
     assert path.read_text() == "old"
-    console.summarize(path, {"a": 1})
+    launch.summarize({"a": 1})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
-    console.summarize(None, {})
+    Launch(None, {}, None, False).summarize({})
 
 
 @pytest.mark.parametrize(

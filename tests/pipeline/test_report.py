@@ -212,7 +212,7 @@ def test_it_says_what_is_not_there(root, tmp_path):
     assert "has no events from 2027-01-01 to the end" in shown.stderr
     shown = run("report", "--lake", tmp_path, "--output", tmp_path / "r.html", code=1)
     assert "has no dataset journal: run `babelgate pipeline ingest` first" in shown.stderr
-    shown = run("report", "--lake", root, "--output", tmp_path / "no" / "r.json", code=1)
-    assert "cannot be written: No such file or directory" in shown.stderr
+    shown = run("report", "--lake", root, "--output", tmp_path / "no" / "r.json", code=2)
+    assert f"Invalid value for --output: there is no folder {tmp_path / 'no'}" in shown.stderr
     shown = run("report", "--lake", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2)
     assert "--from is later than --to" in shown.stderr

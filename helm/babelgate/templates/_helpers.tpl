@@ -132,6 +132,15 @@ true
 {{- end -}}
 {{- end -}}
 
+{{- /* The file of the report. */ -}}
+{{- define "babelgate.report" -}}
+{{- $pipeline := .Values.pipeline -}}
+{{- if and (hasPrefix "/data/" $pipeline.report) (not $pipeline.storage.enabled) -}}
+{{- fail "pipeline.report: without pipeline.storage.enabled nothing is mounted at /data" -}}
+{{- end -}}
+{{- $pipeline.report | default (ternary "/data" (trimSuffix "/" $pipeline.lake) $pipeline.storage.enabled | printf "%s/report.html") -}}
+{{- end -}}
+
 {{- define "babelgate.podSecurity" -}}
 runAsNonRoot: true
 {{- /* A large number of the command line is one with an exponent. */ -}}

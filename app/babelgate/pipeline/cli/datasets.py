@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 
-from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake, retains, runs_continuously, starts_spark
+from babelgate.pipeline.cli.options import (
+    DATE,
+    chooses_engine,
+    in_lake,
+    output_file,
+    retains,
+    runs_continuously,
+    starts_spark,
+)
 from babelgate.pipeline.cli.tables import TablesFollow, tables_follow
 from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.spark.launch import Launch
@@ -219,9 +227,7 @@ def metrics(
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")
 @in_lake
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.  [default: report.FORMAT]"
-)
+@click.option("--output", metavar="FILE", help="The file to write, a path or a URL.  [default: report.FORMAT]")
 @click.option(
     "--format",
     "form",
@@ -245,7 +251,7 @@ def metrics(
 def report(
     launch: Launch,
     lake: str,
-    output: Path | None,
+    output: str | None,
     form: str | None,
     first: datetime | None,
     last: datetime | None,
@@ -264,7 +270,8 @@ def report(
 
     if first is not None and last is not None and first > last:
         raise click.UsageError("--from is later than --to")
-    ending = "" if output is None else output.suffix.removeprefix(".").lower()
+    written = output_file(output or f"report.{form or 'html'}", "--output")
+    ending = written.suffix.removeprefix(".").lower()
     form = form or (ending if ending in ("html", "json", "csv") else "html")
     if console is not None:
         from babelgate.pipeline.send.gateway import url_fault
@@ -279,4 +286,4 @@ def report(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--target") from error
     wanted = Wanted(first and first.date(), last and last.date(), note, site, console, parsed)
-    run(launch, lake, output or Path(f"report.{form}"), form, wanted)
+    run(launch, lake, written, form, wanted)

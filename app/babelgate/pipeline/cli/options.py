@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.errors import require_spark
 from babelgate.pipeline.lineage.run import job_run
 from babelgate.pipeline.spark.launch import Launch
+
+if TYPE_CHECKING:
+    from babelgate.pipeline.storage.output_file import OutputFile
 
 DATE = click.DateTime(["%Y-%m-%d"])
 
@@ -41,6 +44,16 @@ in_lake = click.option(
     metavar="ROOT",
     help="Folder or URL of the lake, which holds all datasets of the pipeline; or set BABELGATE_LAKE.",
 )
+
+
+def output_file(place: str, option: str) -> OutputFile:
+    """The file at a path or URL that ``option`` names. Raises BadParameter where none can be written."""
+    from babelgate.pipeline.storage.output_file import OutputFile
+
+    try:
+        return OutputFile(place)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
 
 
 def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -124,28 +137,24 @@ def _launched(command: Callable[..., None], *, always_spark: bool) -> Callable[.
     def launched(
         master: str | None,
         conf: tuple[str, ...],
-        summary: Path | None,
+        summary: str | None,
         verbose: bool,
         engine: str = "spark",
         duckdb_max_mib: float = 0.0,
         **arguments: Any,
     ) -> None:
-        if summary is not None and not summary.absolute().parent.is_dir():
-            # Check now, because the file is written only at the end.
-            raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
         if engine == "duckdb" and (master is not None or conf):
             raise click.UsageError("--master and --conf are of Spark, not of --engine duckdb")
         if always_spark or engine == "spark" or missing(("pyarrow",)):
             require_spark()
         settings = dict(map(_pair, conf))
+        written = None if summary is None else output_file(summary, "--summary").write
         with job_run(command.__name__, command.__doc__ or "", arguments) as note:
-            command(Launch(master, settings, summary, verbose, engine, duckdb_max_mib, note), **arguments)
+            command(Launch(master, settings, written, verbose, engine, duckdb_max_mib, note), **arguments)
 
     for option in (
         click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
-        click.option(
-            "--summary", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file, as JSON."
-        ),
+        click.option("--summary", metavar="FILE", help="Write the result to this file, a path or a URL, as JSON."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
         click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
     ):

@@ -29,6 +29,7 @@ from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id
 from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import DATASETS, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def compact(
     require_journal(root)
     began = time.monotonic()
     until = now_ms() - int(retain_hours * 3_600_000)
-    done = None if force else _without_spark(root, until)
+    done = None if force else without_spark(root, lambda store: _nothing_new(store, until))
     if done is None:
         with launch.spark("compact", short=has_few_records(root)) as spark:
             store = DatasetStore(spark, root)
@@ -68,16 +69,17 @@ def compact(
     return facts
 
 
-def _without_spark(root: str, until: int) -> tuple[dict[str, Any], list[str]] | None:
-    """The facts of a compaction of nothing, and what was removed; None if there is work, or ``root`` is not local."""
-    store = DatasetReader.of_local(root)
-    if store is None:
-        return None
-    with exclusive_lock(store.files, store.lock("compact"), "compact"):
+def _nothing_new(store: DatasetReader, until: int) -> tuple[dict[str, Any], list[str]] | None:
+    """The facts of a compaction of nothing, and what was removed; None if there is work."""
+
+    def compacted(store: DatasetReader) -> Snapshot | None:
         before = snapshot(store)
-        if before.run is None or before.batches:
-            return None
+        return None if before.run is None or before.batches else before
+
+    def tidied(store: DatasetReader, before: Snapshot) -> tuple[dict[str, Any], list[str]]:
         return _nothing(before), _tidy(store, before, until)
+
+    return done_under_lock(store, "compact", compacted, tidied)
 
 
 def _nothing(before: Snapshot) -> dict[str, Any]:

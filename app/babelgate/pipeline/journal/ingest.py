@@ -17,7 +17,7 @@ from babelgate.pipeline.continuous import Continuous, Service, serving, stop_sig
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
-from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, has_landed_little, ingested_already
+from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, as_spark_spells, has_landed_little, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch, check_running
@@ -57,7 +57,7 @@ def ingest(
     known = ingested_already(landing, output) if every is None else None
     if known is not None:
         say("ingest: nothing new has landed")
-        folder, root = (f"file:{ArrowFiles(each).root}" for each in (landing, output))
+        folder, root = (as_spark_spells(files, files.root) for files in map(ArrowFiles, (landing, output)))
         return finish(launch, began, facts_of(folder, root, Totals(), known))
     with launch.spark("ingest", short=every is None and has_landed_little(landing)) as spark:
         landed = Files(spark, landing)

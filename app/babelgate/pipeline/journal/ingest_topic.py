@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
 
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -69,7 +71,9 @@ def ingest_topic(
         raise click.UsageError(str(error)) from error
     with closing(source):
         bounds = None if every is not None else _bounds(source)
-        known = None if bounds is None else _read_already(output, source.topic, bounds)
+        known = None
+        if bounds is not None:
+            known = without_spark(output, partial(_read_already, topic=source.topic, bounds=bounds))
         if known is not None:
             say("ingest: nothing new has landed")
             return finish(launch, began, facts_of(mask_url(asked.url), output, Totals(), known))
@@ -95,18 +99,21 @@ def _bounds(source: TopicSource) -> TopicBounds:
         raise JobFailed(str(error)) from error
 
 
-def _read_already(root: str, topic: str, bounds: TopicBounds) -> IngestedState | None:
-    """What the journal below ``root`` has, if every message was read. None otherwise, or unless ``root`` is local."""
-    reader = DatasetReader.of_local(root)
-    if reader is None or reader.current(JOURNAL_GAPS.name) is None:
-        return None
-    with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
+def _read_already(reader: DatasetReader, topic: str, bounds: TopicBounds) -> IngestedState | None:
+    """What the journal has, if every message was read; None otherwise."""
+
+    def read(reader: DatasetReader) -> IngestedState | None:
         known = snapshot(reader).known()
-    if unchanged(reader.root, [JOURNAL_GAPS.name], run_id("gaps", list(gaps(known)), {})) is None:
+        if unchanged(reader.root, [JOURNAL_GAPS.name], run_id("gaps", list(gaps(known)), {})) is None:
+            return None
+        before = known.topics.get((bounds.cluster_id, topic))
+        is_read = before is not None and (before.topic_id, before.offsets) == (bounds.topic_id, bounds.ends)
+        return known if is_read else None
+
+    # A lock makes its folder.
+    if reader.current(JOURNAL_GAPS.name) is None:
         return None
-    before = known.topics.get((bounds.cluster_id, topic))
-    is_read = before is not None and (before.topic_id, before.offsets) == (bounds.topic_id, bounds.ends)
-    return known if is_read else None
+    return done_under_lock(reader, "ingest", read, lambda _, known: known)
 
 
 class _TopicJob(IngestJob):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import LandedFile
-from babelgate.pipeline.journal.reader import gaps, remove_leftover_batches, snapshot
+from babelgate.pipeline.journal.reader import Snapshot, gaps, remove_leftover_batches, snapshot
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader, run_id, unchanged
-from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
 
 ENDINGS = ".ndjson", ".ndjson.gz", ".ndjson.zst"
@@ -21,31 +22,45 @@ LITTLE_BYTES = 4 * 1024 * 1024
 
 def ingested_already(landing: str, root: str) -> IngestedState | None:
     """What the journal below ``root`` has, if that is all that has landed in ``landing``. None otherwise, or unless
-    both are local folders that exist; Spark then decides.
+    both exist in a local folder or an object store that Arrow reaches; Spark then decides.
 
     Removes leftovers of killed attempts. Raises JobFailed if another ingest is at work.
     """
-    reader = DatasetReader.of_local(root)
-    if reader is None or reader.current(JOURNAL_GAPS.name) is None:
+    return without_spark(root, partial(_nothing_new, landing))
+
+
+def _nothing_new(landing: str, reader: DatasetReader) -> IngestedState | None:
+    # A lock makes its folder.
+    if reader.current(JOURNAL_GAPS.name) is None:
         return None
     try:
         landed = ArrowFiles(landing)
+        if not ((landed.is_local or landed.is_object_store) and landed.exists(landed.root)):
+            return None
     except (OSError, ValueError):
         return None
-    if not (landed.is_local and landed.exists(landed.root)):
-        return None
-    with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
+
+    def read(reader: DatasetReader) -> Snapshot | None:
         journal = snapshot(reader)
         known = journal.known()
         if unchanged(reader.root, [JOURNAL_GAPS.name], run_id("gaps", list(gaps(known)), {})) is None:
             return None
         try:
-            if not all(_is_done(known, file) for file in _landed(landed)) or _any_damaged_is_changed(known):
-                return None
+            is_read = all(_is_done(known, file) for file in _landed(landed))
+            return journal if is_read and not _any_damaged_is_changed(known, landed) else None
         except OSError:
             return None
+
+    def tidied(reader: DatasetReader, journal: Snapshot) -> IngestedState:
         remove_leftover_batches(reader, journal)
-        return known
+        return journal.known()
+
+    return done_under_lock(reader, "ingest", read, tidied)
+
+
+def as_spark_spells(files: ArrowFiles, url: str) -> str:
+    """``url``, of ``files``, as Spark names it."""
+    return f"file:{url}" if files.is_local else url
 
 
 def has_landed_little(landing: str) -> bool:
@@ -63,21 +78,27 @@ def _landed(files: ArrowFiles) -> Iterator[LandedFile]:
         inner = each.url.removeprefix(files.root).split("/")
         is_hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in inner)
         if each.url.endswith(ENDINGS) and each.size and not is_hidden:
-            yield LandedFile(f"file:{each.url}", each.size, each.modified_at)
+            yield LandedFile(as_spark_spells(files, each.url), each.size, each.modified_at)
 
 
 def _is_done(known: IngestedState, file: LandedFile) -> bool:
     return known.has(file.url) or (file.url in known.damaged and not known.is_changed(*file))
 
 
-def _any_damaged_is_changed(known: IngestedState) -> bool:
-    """Whether a damaged file has changed, wherever it is. One that is gone has not; one elsewhere may have."""
+def _any_damaged_is_changed(known: IngestedState, landed: ArrowFiles) -> bool:
+    """Whether a damaged file has changed, wherever it is. One that is gone has not; one in an object store may have,
+    unless it is below the root of ``landed``."""
     for url in known.damaged:
-        if not url.startswith("file:/"):
-            return True
-        path = Path(url.removeprefix("file:"))
-        if path.exists():
-            status = path.stat()
-            if known.is_changed(url, status.st_size, status.st_mtime_ns // 1_000_000):
+        if url.startswith("file:/"):
+            path = Path(url.removeprefix("file:"))
+            if path.exists():
+                status = path.stat()
+                if known.is_changed(url, status.st_size, status.st_mtime_ns // 1_000_000):
+                    return True
+        elif url.startswith(f"{landed.root}/"):
+            beside = landed.list(url.rpartition("/")[0])
+            if any(known.is_changed(url, each.size, each.modified_at) for each in beside if each.url == url):
                 return True
+        else:
+            return True
     return False

@@ -33,6 +33,7 @@ from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
@@ -79,7 +80,7 @@ def measure(
 ) -> Done:
     """Run the job. Raises JobFailed."""
     until = now_ms() - int(retain_hours * 3_600_000)
-    done = None if force else _without_spark(root, within, until)
+    done = None if force else without_spark(root, lambda store: _nothing_new(store, within, until))
     if done is None:
         done = _by_duckdb(launch, root, within, force, until)
     if done is not None:
@@ -139,21 +140,23 @@ def _all_folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
     return [*journal.folders(), *(url for name in measured for url in reader.current_folders(name))]
 
 
-def _without_spark(root: str, within: DateRange, until: int) -> Done | None:
-    """The current run if nothing has changed; None otherwise, or if ``root`` is not local."""
-    store = DatasetReader.of_local(root)
-    if store is None:
-        return None
-    with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
-        run = store.current(DATASETS[0])
-        former = None if run is None else unchanged(store.root, DATASETS, run)
-        if former is None or former["code_version"] != __version__:
-            return None
-        journal = snapshot(store)
-        now = state_of(journal.dates(), missing_spans_of(gaps(journal.known())))
-        if changed(former["state"], now, within):
-            return None
+def _nothing_new(store: DatasetReader, within: DateRange, until: int) -> Done | None:
+    """The current run if nothing has changed; None otherwise."""
+
+    def tidied(store: DatasetReader, former: Manifest) -> Done:
         return Done(former, True, remove_superseded(store, DATASETS, former, until), store.root)
+
+    return done_under_lock(store, "metrics", lambda store: _unchanged_run(store, within), tidied)
+
+
+def _unchanged_run(store: DatasetReader, within: DateRange) -> Manifest | None:
+    run = store.current(DATASETS[0])
+    former = None if run is None else unchanged(store.root, DATASETS, run)
+    if former is None or former["code_version"] != __version__:
+        return None
+    journal = snapshot(store)
+    now = state_of(journal.dates(), missing_spans_of(gaps(journal.known())))
+    return None if changed(former["state"], now, within) else former
 
 
 class _MetricsJob:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -16,7 +14,7 @@ from msgspec.structs import replace
 
 from babelgate.clock import duration
 from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
-from babelgate.pipeline.errors import JobFailed, QualityBroken, require_spark
+from babelgate.pipeline.errors import QualityBroken, require_spark
 from babelgate.pipeline.journal.reader import has_few_records, require_journal
 from babelgate.pipeline.report.figures import Figures, as_csv, as_json
 from babelgate.pipeline.report.tables import name_of, target_name
@@ -24,11 +22,13 @@ from babelgate.pipeline.report.targets import LatencyTarget, check_targets
 from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetStore, require
+from babelgate.pipeline.storage.output_file import OutputFile
 
 if TYPE_CHECKING:
     from babelgate.pipeline.report.load import FigureRows
 
 _MOST_TOLD = 3
+_CONTENT_TYPES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8"}
 
 
 class Wanted(NamedTuple):
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     targets: Sequence[LatencyTarget] = ()
 
 
-def report(launch: Launch, root: str, output: Path, form: str, wanted: Wanted) -> None:
+def report(launch: Launch, root: str, output: OutputFile, form: str, wanted: Wanted) -> None:
     """Write the report. ``form``: html, json or csv. The file is replaced atomically.
 
     Raises JobFailed, and QualityBroken if a target is missed, after the report is written.
@@ -67,10 +67,7 @@ def report(launch: Launch, root: str, output: Path, form: str, wanted: Wanted) -
     figures = replace(figures, site=wanted.site, targets=checked)
     missed = [each for each in checked or () if each.met is False]
     content = forms[form](figures)
-    try:
-        _write(output, content)
-    except OSError as error:
-        raise JobFailed(f"{output} cannot be written: {error.strerror}") from error
+    output.write(content, _CONTENT_TYPES[form])
     facts = {
         "job": "report",
         "root": root,
@@ -107,9 +104,3 @@ def _rows(launch: Launch, root: str) -> Iterator[FigureRows]:
     else:
         with launch.spark("report", short=has_few_records(root)) as spark, progress(spark, "report"):
             yield SparkRows(DatasetStore(spark, root))
-
-
-def _write(output: Path, content: bytes) -> None:
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(output)

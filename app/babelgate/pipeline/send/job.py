@@ -26,6 +26,7 @@ from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest
 from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.nothing_new import without_spark
 from babelgate.pipeline.storage.schemas import LEDGER, ddl
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
 
     Raises UsageError, JobFailed; Partial if some messages were not delivered.
     """
-    done = None if request.dry_run else _without_spark(request, output, origin)
+    done = None if request.dry_run else without_spark(output, partial(_nothing_left, request, origin))
     is_old = True
     if done is None:
         with launch.spark(request.job) as spark:
@@ -67,12 +68,9 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
     return manifest
 
 
-def _without_spark(request: SendRequest, output: str, origin: SendOrigin) -> tuple[Manifest, str] | None:
-    """The manifest of the run and the URL of its ledger if nothing is left to send; None otherwise, or if ``output`` is
-    not local. Raises UsageError, JobFailed."""
-    reader = DatasetReader.of_local(output)
-    if reader is None:
-        return None
+def _nothing_left(request: SendRequest, origin: SendOrigin, reader: DatasetReader) -> tuple[Manifest, str] | None:
+    """The manifest of the run and the URL of its ledger if nothing is left to send; None otherwise. Raises UsageError,
+    JobFailed."""
     inputs = origin.inputs(reader)
     run = request.run_id or run_of(request.job, inputs, request.identifying_options())
     if reader.manifest(LEDGER.name, run) is None:

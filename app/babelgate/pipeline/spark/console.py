@@ -1,16 +1,13 @@
-"""Shows the progress of a job and writes its summary."""
+"""Shows the progress of a job."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -89,12 +86,3 @@ def _lines(
 def say(text: str) -> None:
     """Print a line to standard error."""
     click.echo(printable(text), err=True)
-
-
-def summarize(path: Path | None, facts: Mapping[str, Any]) -> None:
-    """Write ``facts`` as JSON to ``path``, the file of ``--summary``, atomically. None: do nothing."""
-    if path is None:
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(dict(facts), indent=2, sort_keys=True) + "\n")
-    temporary.replace(path)

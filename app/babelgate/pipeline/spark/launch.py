@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tempfile
@@ -15,7 +16,6 @@ import click
 
 from babelgate.extras import how_to_install
 from babelgate.pipeline.errors import JobFailed, SparkEnded
-from babelgate.pipeline.spark.console import summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +31,17 @@ Note = Callable[[Mapping[str, Any]], None]
 """Takes the facts of a result: of a job once, at its end; of an endless one after each round that changed something."""
 
 
+WriteFile = Callable[[bytes, str], None]
+"""Writes a file, from its content and content type. Raises JobFailed."""
+
+
 def ignore(facts: Mapping[str, Any]) -> None:
     """A Note that does nothing."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The options of a command that start Spark, or choose DuckDB. ``summary``: the file for the result.
+    """The options of a command that start Spark, or choose DuckDB. ``summary``: writes the file of the result.
 
     ``engine``: auto, duckdb or spark. ``duckdb_max_mib``: the most MiB of files that auto lets DuckDB read.
     ``note``: takes the facts of the result, too.
@@ -45,15 +49,17 @@ class Launch:
 
     master: str | None
     conf: dict[str, str]
-    summary: Path | None
+    summary: WriteFile | None
     verbose: bool
     engine: str = "spark"
     duckdb_max_mib: float = 0.0
     note: Note = ignore
 
     def summarize(self, facts: Mapping[str, Any]) -> None:
-        """Write the result to the file of ``--summary``, and pass it to ``note``."""
-        summarize(self.summary, facts)
+        """Write the result to the file of ``--summary``, as JSON, and pass it to ``note``. Raises JobFailed."""
+        if self.summary is not None:
+            content = json.dumps(dict(facts), indent=2, sort_keys=True) + "\n"
+            self.summary(content.encode(), "application/json")
         self.note(facts)
 
     @contextmanager

@@ -26,6 +26,8 @@ class ArrowFiles:
         self._system, path = locate(url)
         self._path = path.rstrip("/")
         self.is_local = isinstance(self._system, fs.LocalFileSystem)
+        # There a file appears, or is replaced, when it is closed. On Azure Arrow makes an empty one first.
+        self.is_object_store = self._system.type_name in ("s3", "gcs")
         self.root = self._path if self.is_local else url.rstrip("/")
 
     def qualified(self, url: str) -> str:
@@ -71,11 +73,15 @@ class ArrowFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def write(self, url: str, content: bytes) -> None:
-        """Write a small file atomically, and its folder. On an object store it appears when it is closed."""
+    def write(self, url: str, content: bytes, content_type: str | None = None) -> None:
+        """Write a small file atomically, and its folder. On an object store it appears when it is closed.
+
+        ``content_type``: with which an object store serves it; None: its default.
+        """
         path = self.path(url)
         if not self.is_local:
-            with self._system.open_output_stream(path) as stream:
+            metadata = None if content_type is None else {"Content-Type": content_type}
+            with self._system.open_output_stream(path, metadata=metadata) as stream:
                 stream.write(content)
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@
 {{- $arguments = concat $arguments (list "--continuous" $root.Values.pipeline.landing) -}}
 {{- end -}}
 {{- if eq (index . 1) "redrive" -}}
-{{- $summary := regexReplaceAll "[^/]*$" $root.Values.pipeline.report "redrive.json" -}}
+{{- $summary := regexReplaceAll "[^/]*$" (include "babelgate.report" $root) "redrive.json" -}}
 {{- $arguments = concat $arguments (list "--url" (include "babelgate.url" $root) "--max-rate" (toString $root.Values.pipeline.spark.redriveRate) "--summary" $summary) -}}
 {{- end -}}
 {{ $arguments | toJson }}

@@ -1,0 +1,38 @@
+"""Where the jobs of the chart write the report and the result of a redrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tools.helm import documents, only, template
+
+NO_VOLUME = {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("given", "report"),
+    [
+        ({}, "/data/report.html"),
+        ({"report": "/data/daily/shop.html"}, "/data/daily/shop.html"),
+        ({"lake": "s3a://lake/prod"}, "/data/report.html"),
+        ({"lake": "s3a://lake/prod/", "storage": NO_VOLUME}, "s3a://lake/prod/report.html"),
+        ({"lake": "s3a://lake", "storage": NO_VOLUME, "report": "gs://web/shop.html"}, "gs://web/shop.html"),
+    ],
+)
+def test_a_report_is_where_the_jobs_can_write(given: dict[str, Any], report: str) -> None:
+    spark = {"operator": "apache", "jobs": ["redrive"]}
+    found = documents(template({"pipeline": {"cronJob": {"enabled": True}, "spark": spark, **given}}))
+    pod = only(found, "CronJob", "-pipeline")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"][-2:] == ["--output", report]
+    redrive = only(found, "SparkApplication")["spec"]["driverArgs"]
+    assert redrive[redrive.index("--summary") + 1] == report.rpartition("/")[0] + "/redrive.json"
+
+
+def test_a_report_in_a_volume_that_is_not_mounted_is_refused() -> None:
+    given = {"cronJob": {"enabled": True}, "lake": "s3a://lake", "storage": NO_VOLUME, "report": "/data/report.html"}
+    with pytest.raises(
+        AssertionError, match=r"pipeline\.report: without pipeline\.storage\.enabled nothing is mounted"
+    ):
+        template({"pipeline": given})
