@@ -45,7 +45,7 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
     done = None if request.dry_run else _without_spark(request, output, origin)
     is_old = True
     if done is None:
-        with launch.spark(request.job) as spark:
+        with launch.spark(request.job, short=origin.is_small()) as spark:
             found = origin.read(spark)
             selected = leaving_out(select_rows(found, request.select), request.without)
             rows = distinct_messages(selected, found.order, request.to_queue, request.limit)

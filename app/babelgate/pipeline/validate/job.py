@@ -16,7 +16,7 @@ from babelgate.pipeline.errors import JobFailed, QualityBroken
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
-from babelgate.pipeline.storage.input_files import InputFile, find
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES, InputFile, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import ddl
@@ -78,7 +78,7 @@ def validate(
     run = run_id("validate", made_of, options)
     done = None if force else unchanged(output, DATASETS, run)
     if done is None:
-        with launch.spark("validate") as spark:
+        with launch.spark("validate", short=sum(file.size for file in files) <= LITTLE_BYTES) as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, store.lock("validate"), "validate"):
                 done = None if force else store.completed(DATASETS, store.newest(DATASETS[0], run) or run)
