@@ -203,7 +203,7 @@ def test_validated_bodies_are_those_of_the_current_run(run, tmp_path):
         bodies.write_text('{"job":"urn:babel:a:b","trace_id":"t","data":{},"meta":{"lang":"go"}}\n' * count)
         invoke("validate", str(bodies), "--lake", run.root)
         check(run, ["accepted", "quarantined"])
-    # The same run again, in its place.
+    # The same run again, in a folder of its own.
     invoke("validate", str(bodies), "--lake", run.root, "--force")
     check(run, ["accepted", "quarantined"])
     # A former run becomes current again.
