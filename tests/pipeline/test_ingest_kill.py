@@ -1,6 +1,6 @@
 """kill -9 of all processes at a random moment: afterwards every record is in ``journal`` once.
 
-``BABELGATE_KILLS`` is the number of kills per journal, by default 1.
+``BABELGATE_TEST_KILLS`` is the number of kills per journal, by default 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
 
-KILLS = int(os.environ.get("BABELGATE_KILLS", "1"))
+KILLS = int(os.environ.get("BABELGATE_TEST_KILLS", "1"))
 
 
 class Victim:

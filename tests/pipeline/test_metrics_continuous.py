@@ -1,6 +1,6 @@
 """``metrics --continuous``: what is new is measured as it comes, whatever happens to the process or to the lake.
 
-``BABELGATE_KILLS`` is the number of kills, by default 2.
+``BABELGATE_TEST_KILLS`` is the number of kills, by default 2.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.pipeline.compared import check
 from tests.pipeline.conftest import CONF
 from tests.pipeline.histories import DAY, SCHEMA, START, Days, Row, row
 
-KILLS = int(os.environ.get("BABELGATE_KILLS", "2"))
+KILLS = int(os.environ.get("BABELGATE_TEST_KILLS", "2"))
 LATE = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late", "created_at": START + 5, "bytes": 7}
 WAIT_SECONDS = 240
 pytestmark = pytest.mark.timeout(600)

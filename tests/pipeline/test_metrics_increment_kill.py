@@ -1,6 +1,6 @@
 """kill -9 of ``metrics`` while it measures what is new, with a reader: no moment is half-made, and all goes on.
 
-``BABELGATE_KILLS`` is the number of kills, by default 2.
+``BABELGATE_TEST_KILLS`` is the number of kills, by default 2.
 """
 
 from __future__ import annotations

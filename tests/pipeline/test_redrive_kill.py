@@ -1,6 +1,6 @@
 """kill -9 while messages are sent: of the command, of its Python workers, of the gateway. Every message arrives once.
 
-``TEST_KILLS=10`` kills ten times per test; the default is once.
+``BABELGATE_TEST_KILLS=10`` kills ten times per test; the default is once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.harness.gateway import GatewayProcess, gateway
 from tests.pipeline.conftest import CONF
 from tests.pipeline.sending import Sends, body, drained, write
 
-KILLS = int(os.environ.get("TEST_KILLS", "1"))
+KILLS = int(os.environ.get("BABELGATE_TEST_KILLS", "1"))
 RATE = 100
 AT_ONCE = 3
 """So many blows a job survives that hit its workers: a task that was tried four times fails it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import duckdb
@@ -147,6 +148,31 @@ def test_a_lake_of_an_older_version_gets_tables_without_a_copy(run):
     check(run)
 
 
+def test_a_lake_of_the_version_before_the_tables_has_the_rows_that_it_read(tmp_path):
+    """The lake, and the rows as that version's own code read them, are made by ``old_lake.py``."""
+    with tarfile.open(Path(__file__).with_name("old_lake.tar.xz")) as packed:
+        packed.extractall(tmp_path, filter="data")
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    root = tmp_path / "lake"
+    assert not [*root.rglob("_delta_log"), *root.glob("_tables.json")]
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    invoke("tables", "--lake", str(root))
+    assert {path: path.read_bytes() for path in before} == before
+    assert set(root.rglob("*.parquet")) == {path for path in before if path.suffix == ".parquet"}, "nothing is copied"
+    tables, views = open_tables(str(root)), in_duckdb(str(root))
+    assert tables.keys() == rows.keys()
+    for name, read in rows.items():
+        expected = known(read)
+        assert known(tables[name].to_pyarrow_table().to_pylist()) == expected, name
+        columns = ", ".join(f'"{each}"' for each in DATASETS[name].columns)
+        assert known(views.sql(f"select {columns} from {name}").to_arrow_table().to_pylist()) == expected, name
+
+
+def known(rows):
+    """The rows without nulls, as an older version has fewer columns."""
+    return sorted_rows({name: value for name, value in each.items() if value is not None} for each in rows)
+
+
 def test_tables_belong_together_although_one_of_them_fails(run, monkeypatch):
     land(run.landing, Days(20, days=1).rows(), "a")
     run()
@@ -177,7 +203,7 @@ def test_validated_bodies_are_those_of_the_current_run(run, tmp_path):
         bodies.write_text('{"job":"urn:babel:a:b","trace_id":"t","data":{},"meta":{"lang":"go"}}\n' * count)
         invoke("validate", str(bodies), "--lake", run.root)
         check(run, ["accepted", "quarantined"])
-    # The same run again, in its place.
+    # The same run again, in a folder of its own.
     invoke("validate", str(bodies), "--lake", run.root, "--force")
     check(run, ["accepted", "quarantined"])
     # A former run becomes current again.

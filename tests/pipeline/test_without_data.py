@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import Commit, CommitContent
-from babelgate.pipeline.journal.ingest_unchanged import LITTLE_BYTES
 from babelgate.pipeline.journal.reader import FEW_RECORDS, commit
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,10 @@ def test_a_folder_without_data_is_warned_of_before_spark_starts(
 
 
 @pytest.mark.parametrize("records", [FEW_RECORDS, FEW_RECORDS + 1])
-@pytest.mark.parametrize("command", [["metrics"], ["message", "x"], ["compact", "--force"]])
+@pytest.mark.parametrize(
+    "command",
+    [["metrics"], ["message", "x"], ["compact", "--force"], ["replay", "--dry-run"], ["redrive", "--from", "journal"]],
+)
 def test_spark_starts_for_a_short_job_where_the_journal_is_small(
     tmp_path: Path, command: list[str], records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,9 +75,44 @@ def test_spark_starts_for_a_short_job_where_the_journal_is_small(
         batch="b", committed_at=1, folder="batch=b.0", corrupt_folder=None, dates=dates, content=CommitContent()
     )
     commit(reader, batch)
-    engine = [] if command[0] == "compact" else ["--engine", "spark"]
+    engine = ["--engine", "spark"] if command[0] in ("metrics", "message") else []
     result = CliRunner().invoke(pipeline, [*command, "--lake", str(tmp_path), *engine])
     assert f"short: {records == FEW_RECORDS}" in result.stderr
+
+
+@pytest.mark.parametrize("bodies", [FEW_RECORDS, FEW_RECORDS + 1])
+@pytest.mark.parametrize("command", ["backfill --from accepted", "redrive --from quarantined"])
+def test_spark_starts_for_a_short_job_where_few_bodies_were_validated(
+    tmp_path: Path, command: str, bodies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
+        raise JobFailed(f"short: {short}")
+
+    monkeypatch.setattr(Launch, "spark", spark)
+    reader = DatasetReader.without_spark(str(tmp_path))
+    for name in ("accepted", "quarantined"):
+        Path(reader.folder(name, "one")).mkdir(parents=True)
+    reader.publish(["accepted", "quarantined"], "one", {"job": "validate", "counts": {"rows": bodies}})
+    result = CliRunner().invoke(pipeline, [*command.split(), "--lake", str(tmp_path)])
+    assert f"short: {bodies == FEW_RECORDS}" in result.stderr
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("command", ["validate", "backfill --from bodies", "redrive --from dead-letters"])
+def test_spark_starts_for_a_short_job_where_input_files_are_small(
+    tmp_path: Path, command: str, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
+        raise JobFailed(f"short: {short}")
+
+    monkeypatch.setattr(Launch, "spark", spark)
+    name, *options = command.split()
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    for number, size in enumerate((LITTLE_BYTES - 1, 1 + more)):
+        (inputs / f"{number}.json").write_bytes(bytes(size))
+    result = CliRunner().invoke(pipeline, [name, str(inputs), *options, "--lake", str(tmp_path / "lake")])
+    assert f"short: {not more}" in result.stderr
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -222,15 +222,18 @@ def _no(inputs: tuple[str, ...], origin: str) -> None:
 
 
 def _dataset(root: str, dataset: str) -> SendOrigin:
-    from babelgate.pipeline.send.sources import SendOrigin, from_dataset, inputs_of_dataset
+    from babelgate.pipeline.send.sources import SendOrigin, from_dataset, has_few_bodies, inputs_of_dataset
 
     return SendOrigin(
-        lambda spark: from_dataset(spark, root, dataset), lambda reader: inputs_of_dataset(reader, dataset)
+        lambda spark: from_dataset(spark, root, dataset),
+        lambda reader: inputs_of_dataset(reader, dataset),
+        lambda: has_few_bodies(root, dataset),
     )
 
 
 def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
     from babelgate.errors import ConfigError
+    from babelgate.pipeline.journal.reader import has_few_records
     from babelgate.pipeline.send.sources import SendOrigin, from_journal, inputs_of_journal
     from babelgate.privacy.body_keys import read_body_keys
 
@@ -238,12 +241,18 @@ def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
         keys = read_body_keys(body_keys)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--body-keys") from None
-    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal)
+    return SendOrigin(
+        lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal, lambda: has_few_records(root)
+    )
 
 
 def _files(inputs: tuple[str, ...], form: str, column: str | None) -> SendOrigin:
-    from babelgate.pipeline.send.sources import SendOrigin, from_files, inputs_of_files
+    from babelgate.pipeline.send.sources import SendOrigin, from_files, has_small_files, inputs_of_files
     from babelgate.pipeline.storage.inputs import ReadOptions
 
     reading = ReadOptions(form, column)
-    return SendOrigin(lambda spark: from_files(spark, inputs, reading), lambda _: inputs_of_files(inputs))
+    return SendOrigin(
+        lambda spark: from_files(spark, inputs, reading),
+        lambda _: inputs_of_files(inputs),
+        lambda: has_small_files(inputs),
+    )

@@ -20,11 +20,11 @@ from babelgate.pipeline.errors import ExtraMissing, Hopeless, JobFailed
 from babelgate.pipeline.journal.commits import IngestedState, TopicPosition
 from babelgate.pipeline.journal.ingest import IngestJob, facts_of, finish
 from babelgate.pipeline.journal.ingest_batch import Totals
-from babelgate.pipeline.journal.ingest_unchanged import LITTLE_BYTES
 from babelgate.pipeline.journal.reader import gaps, snapshot
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id, unchanged
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS

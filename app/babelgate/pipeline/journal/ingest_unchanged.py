@@ -11,13 +11,12 @@ from babelgate.pipeline.journal.ingest_batch import LandedFile
 from babelgate.pipeline.journal.reader import Snapshot, gaps, remove_leftover_batches, snapshot
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader, run_id, unchanged
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES
 from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
 
 ENDINGS = ".ndjson", ".ndjson.gz", ".ndjson.zst"
 """The endings of the names of segments."""
-LITTLE_BYTES = 4 * 1024 * 1024
-"""Up to this size of all segments, Spark costs less with the settings of a short job: some 200,000 records."""
 
 
 def ingested_already(landing: str, root: str) -> IngestedState | None:

@@ -46,7 +46,7 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
     done = None if request.dry_run else without_spark(output, partial(_nothing_left, request, origin))
     is_old = True
     if done is None:
-        with launch.spark(request.job) as spark:
+        with launch.spark(request.job, short=origin.is_small()) as spark:
             found = origin.read(spark)
             selected = leaving_out(select_rows(found, request.select), request.without)
             rows = distinct_messages(selected, found.order, request.to_queue, request.limit)

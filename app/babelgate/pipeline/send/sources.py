@@ -17,8 +17,9 @@ import click
 
 from babelgate.envelope.options import MAX_ORDERING_KEY
 from babelgate.pipeline.errors import JobFailed
-from babelgate.pipeline.journal.reader import snapshot
+from babelgate.pipeline.journal.reader import FEW_RECORDS, snapshot
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.schemas import ddl
 from babelgate.terminal import printable
@@ -50,10 +51,12 @@ class Source(NamedTuple):
 
 
 class SendOrigin(NamedTuple):
-    """Where the messages are. ``read``: makes the source; ``inputs``: its ``inputs``, without Spark."""
+    """Where the messages are. ``read``: makes the source. Without Spark, ``inputs``: its ``inputs``; ``is_small``:
+    whether Spark costs less with the settings of a short job."""
 
     read: Callable[[SparkSession], Source]
     inputs: Callable[[DatasetReader], list[Any]]
+    is_small: Callable[[], bool]
 
 
 class Unread(NamedTuple):
@@ -152,6 +155,21 @@ def inputs_of_files(urls: Sequence[str]) -> list[Any]:
     from babelgate.pipeline.validate.job import list_input_files
 
     return [[file.url, file.size, file.modified_ns] for file in list_input_files(urls)]
+
+
+def has_few_bodies(root: str, dataset: str) -> bool:
+    """Whether the run of ``validate`` that is current in ``dataset``, below the local folder ``root``, read at most
+    :data:`FEW_RECORDS` bodies."""
+    reader = DatasetReader.of_local(root)
+    manifest = None if reader is None else reader.manifest(dataset)
+    return manifest is not None and manifest["counts"]["rows"] <= FEW_RECORDS
+
+
+def has_small_files(urls: Sequence[str]) -> bool:
+    """Whether files have at most :data:`LITTLE_BYTES` together. Raises UsageError, JobFailed."""
+    from babelgate.pipeline.validate.job import list_input_files
+
+    return sum(file.size for file in list_input_files(urls)) <= LITTLE_BYTES
 
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:

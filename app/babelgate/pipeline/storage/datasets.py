@@ -2,7 +2,7 @@
 
 ``<root>/<dataset>/v=<version>/CURRENT`` names the run to read. It is replaced atomically after the run is complete. A
 run id is a hash of the job, its inputs, its options and the program version, so the same work has the same id and is
-done once.
+done once. A repetition of it has a folder of its own: its manifest has the run id, and the folder another one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,17 +66,18 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
 
     None otherwise, or if Arrow cannot read ``root``; :meth:`DatasetStore.completed` then decides.
     """
-    found: list[Manifest] = []
+    found: dict[str, Manifest] = {}
     try:
         for dataset in datasets:
             current = _read_bytes(f"{folder(root, dataset)}/{_CURRENT}").decode().strip()
-            found.append(json.loads(_read_bytes(f"{folder(root, dataset, current)}/{_MANIFEST}")))
-            # A run without the bodies of some messages has another folder, and the id of the run that it replaced.
-            if found[-1].get("run_id", current) != run:
+            found[current] = json.loads(_read_bytes(f"{folder(root, dataset, current)}/{_MANIFEST}"))
+            # A repetition, and a run without the bodies of some messages, have another folder than that of their id.
+            if found[current].get("run_id", current) != run:
                 return None
     except (OSError, ValueError):
         return None
-    return _common_facts(found[0])
+    # With two folders, a repetition was killed after it became current in one dataset.
+    return _common_facts(*found.values()) if len(found) == 1 else None
 
 
 def require(root: str, dataset: str, advice: str) -> None:
@@ -159,12 +161,21 @@ class DatasetReader:
         content = None if run is None else self.files.read(f"{self.folder(dataset, run)}/{_MANIFEST}")
         return None if content is None else dict(json.loads(content))
 
-    def current_folders(self, dataset: str) -> list[str]:
-        """The URLs of the folders with the rows of the current run. Raises JobFailed without one."""
+    def current_run(self, dataset: str) -> tuple[str, Manifest]:
+        """The id and the manifest of the current run. Raises JobFailed if there is none, or no manifest of it."""
         run = self.current(dataset)
         if run is None:
             raise JobFailed(f"{self.root} has no dataset {dataset}")
-        parts = ((self.manifest(dataset, run) or {}).get("parts") or {}).get(dataset)
+        manifest = self.manifest(dataset, run)
+        if manifest is None:
+            # An earlier version, which repeated a run in its folder, was killed.
+            raise JobFailed(f"The current run {run} of {dataset} in {self.root} is not complete: repeat its job.")
+        return run, manifest
+
+    def current_folders(self, dataset: str) -> list[str]:
+        """The URLs of the folders with the rows of the current run. Raises JobFailed as :meth:`current_run` does."""
+        run, manifest = self.current_run(dataset)
+        parts = (manifest.get("parts") or {}).get(dataset)
         if parts is None:
             return [self.folder(dataset, run)]
         return [f"{self.folder(dataset, by)}/date={day}" for day, by in sorted(parts.items())]
@@ -174,13 +185,26 @@ class DatasetReader:
         found = self.files.folders(self.folder(dataset), "run=")
         return [run for run in found if self.manifest(dataset, run) is not None]
 
-    def newest(self, dataset: str) -> str | None:
-        """The id of the run that was completed last, current or not; None before the first."""
+    def newest(self, dataset: str, of: str | None = None) -> str | None:
+        """The folder of the run that was completed last, current or not; None before the first.
+
+        ``of``: a run id, to find the last repetition of that run.
+        """
         made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
-        return max(((manifest["completed_at"], run) for manifest, run in made), default=(0, None))[1]
+        found = (each for each in made if of is None or each[0].get("run_id", each[1]) == of)
+        return max(((manifest["completed_at"], run) for manifest, run in found), default=(0, None))[1]
+
+    def unused(self, datasets: Sequence[str], run: str) -> str:
+        """``run``, or if one of ``datasets`` has a folder of it, a new id: readers may be at the files there."""
+        if not any(self.files.exists(self.folder(dataset, run)) for dataset in datasets):
+            return run
+        return run_id("repetition", [run], {"attempt": uuid.uuid4().hex})
 
     def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
-        """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current."""
+        """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current.
+
+        ``run``: its folder, and its id unless ``facts`` has a ``run_id``.
+        """
         made: Manifest = {"run_id": run, "code_version": __version__, "completed_at": time.time_ns() // 1_000_000}
         made |= facts
         for dataset in datasets:
@@ -227,11 +251,12 @@ class DatasetStore(DatasetReader):
         self.spark = spark
 
     def read(self, dataset: str, run: str | None = None) -> DataFrame:
-        """The rows of a run, by default the current one, with the dataset's schema. Raises JobFailed without one."""
-        run = run or self.current(dataset)
-        if run is None:
-            raise JobFailed(f"{self.root} has no dataset {dataset}")
-        parts = ((self.manifest(dataset, run) or {}).get("parts") or {}).get(dataset)
+        """The rows of a run with the dataset's schema. ``run``: by default the complete one that is current.
+
+        Raises JobFailed as :meth:`current_run` does.
+        """
+        run, manifest = (run, self.manifest(dataset, run) or {}) if run else self.current_run(dataset)
+        parts = (manifest.get("parts") or {}).get(dataset)
         if parts is not None:
             return self.read_parts(dataset, parts)
         return self.spark.read.schema(DATASETS[dataset].ddl).parquet(self.folder(dataset, run))

@@ -14,6 +14,9 @@ from urllib.request import url2pathname
 
 from pyarrow import fs
 
+LITTLE_BYTES = 4 * 1024 * 1024
+"""Up to this size of all input files, Spark costs less with the settings of a short job: some 200,000 records."""
+
 
 class InputFile(NamedTuple):
     """A file as it was listed: ``size`` in bytes, ``modified_ns`` in Unix ns (0 if unknown).

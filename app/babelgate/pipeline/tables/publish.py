@@ -160,7 +160,7 @@ class _Table:
         for path, (size, _) in known.items():
             listed[path.rpartition("/")[0]].append(TableFile(path, size, 0))
         for folder in folders:
-            # A whole run may have been repeated in its place (``validate --force``).
+            # An earlier version repeated a whole run in its place (``validate --force``).
             is_run = folder.startswith("run=") and "/" not in folder
             files = None if is_run else listed.get(folder)
             yield from files_in(self._files, self._home, folder) if files is None else files

@@ -16,7 +16,7 @@ from babelgate.pipeline.errors import JobFailed, QualityBroken
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
-from babelgate.pipeline.storage.input_files import InputFile, find
+from babelgate.pipeline.storage.input_files import LITTLE_BYTES, InputFile, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import ddl
@@ -78,17 +78,17 @@ def validate(
     run = run_id("validate", made_of, options)
     done = None if force else unchanged(output, DATASETS, run)
     if done is None:
-        with launch.spark("validate") as spark:
+        with launch.spark("validate", short=sum(file.size for file in files) <= LITTLE_BYTES) as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, store.lock("validate"), "validate"):
-                done = None if force else store.completed(DATASETS, run)
+                done = None if force else store.completed(DATASETS, store.newest(DATASETS[0], run) or run)
                 manifest = done or _run(spark, store, files, reading, run, schemas)
                 folders = {name: store.current(name) for name in DATASETS}
     else:
         manifest = done
         reader = DatasetReader.without_spark(output)
         folders = {name: reader.current(name) for name in DATASETS}
-    # After ``erase`` a run is in another folder than that of its id.
+    # After ``erase`` or a repetition, a run is in another folder than that of its id.
     places = {name: folder(output, name, current) for name, current in folders.items()}
     launch.summarize({**manifest, "unchanged": done is not None, "paths": places})
     _print_result(manifest, places, done is not None)
@@ -132,12 +132,14 @@ def _run(
     began = time.monotonic()
     tasks = plan_tasks(files, reading.form)
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
-    counts = _write_rows(spark, store, tasks, reading, run, schemas)
+    place = store.unused(DATASETS, run)
+    counts = _write_rows(spark, store, tasks, reading, run, place, schemas)
     if schemas is not None:
-        counts["violations"] = _violations(store, run) if set(SCHEMA_FAULTS) & counts["reasons"].keys() else []
+        counts["violations"] = _violations(store, place) if set(SCHEMA_FAULTS) & counts["reasons"].keys() else []
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
+        "run_id": run,
         "options": _options(reading, schemas),
         "inputs": {
             "files": len(files),
@@ -147,7 +149,7 @@ def _run(
         "counts": counts,
         "seconds": round(time.monotonic() - began, 3),
     }
-    return store.publish(DATASETS, run, facts)
+    return store.publish(DATASETS, place, facts)
 
 
 def _write_rows(
@@ -156,17 +158,18 @@ def _write_rows(
     tasks: Sequence[Any],
     reading: ReadOptions,
     run: str,
+    place: str,
     schemas: bytes | None,
 ) -> dict[str, Any]:
-    """Write and count the rows of both datasets in one pass."""
+    """Write and count the rows of both datasets in one pass. ``run``: its id; ``place``: that of its folder."""
     with progress(spark, "validate"):
         if store.files.is_local:
-            return _counts(*_written_by_tasks(spark, store, tasks, reading, run, schemas))
+            return _counts(*_written_by_tasks(spark, store, tasks, reading, run, place, schemas))
         numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
         task = partial(validate_batches, tasks=tasks, reading=reading, run=run, schemas=schemas)
         rows = numbers.mapInArrow(task, ddl(COLUMNS))
-        store.write_by(rows, "verdict", DATASETS, run)
-        return _counts(*_counted(store, run))
+        store.write_by(rows, "verdict", DATASETS, place)
+        return _counts(*_counted(store, place))
 
 
 def _written_by_tasks(
@@ -175,15 +178,16 @@ def _written_by_tasks(
     tasks: Sequence[Any],
     reading: ReadOptions,
     run: str,
+    place: str,
     schemas: bytes | None,
 ) -> tuple[Iterable[tuple[RowKind, int]], int]:
     """Let the tasks write their files, which takes half the time: Java then neither reads nor encodes the rows."""
-    staging = store.staging(run)
+    staging = store.staging(place)
     folder = store.files.local_path(staging)
     task = partial(write_files, reading=reading, run=run, folder=folder, schemas=schemas)
     written = spark.sparkContext.parallelize(tasks, max(1, len(tasks))).map(task).collect()
     names = {name for each in written for name in each.files}
-    store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, run, names)
+    store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, place, names)
     return [kind for each in written for kind in each.kinds], sum(each.body_bytes for each in written)
 
 
