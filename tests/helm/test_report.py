@@ -17,7 +17,8 @@ NO_VOLUME = {"enabled": False}
         ({}, "/data/report.html"),
         ({"report": "/data/daily/shop.html"}, "/data/daily/shop.html"),
         ({"lake": "s3a://lake/prod"}, "/data/report.html"),
-        ({"lake": "s3a://lake/prod/", "storage": NO_VOLUME}, "s3a://lake/prod/report.html"),
+        ({"lake": "s3a://lake/prod//", "storage": NO_VOLUME}, "s3a://lake/prod/report.html"),
+        ({"lake": "file:/mnt/lake", "storage": NO_VOLUME}, "file:/mnt/lake/report.html"),
         ({"lake": "s3a://lake", "storage": NO_VOLUME, "report": "gs://web/shop.html"}, "gs://web/shop.html"),
     ],
 )
@@ -35,4 +36,10 @@ def test_a_report_in_a_volume_that_is_not_mounted_is_refused() -> None:
     with pytest.raises(
         AssertionError, match=r"pipeline\.report: without pipeline\.storage\.enabled nothing is mounted"
     ):
+        template({"pipeline": given})
+
+
+def test_a_report_where_no_job_can_write_is_refused() -> None:
+    given = {"cronJob": {"enabled": True}, "lake": "abfs://c@account/lake", "storage": NO_VOLUME}
+    with pytest.raises(AssertionError, match=r"pipeline\.report: no report can be written to abfs://c@account/lake/"):
         template({"pipeline": given})

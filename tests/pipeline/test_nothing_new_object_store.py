@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from pyarrow import fs
 
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.ingest_unchanged import ingested_already
 from babelgate.pipeline.storage.datasets import DatasetReader
-from babelgate.pipeline.storage.nothing_new import without_spark
+from babelgate.pipeline.storage.nothing_new import owning, without_spark
 from tests.harness.s3 import s3_server
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
@@ -97,6 +98,20 @@ def test_with_nothing_new_no_command_starts_spark(spark: Any, tmp_path: Path, mo
         assert ingested_already(LANDING, LAKE) is None, "a segment has landed"
 
 
+def test_a_store_that_fails_while_the_lock_is_owned_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(reader: DatasetReader) -> None:
+        with owning(reader, reader.lock("compact"), "compact"):
+            raise PermissionError("access denied\nat once")
+
+    with s3_server() as found_by:
+        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+            monkeypatch.setenv(name, value)
+        fs.FileSystem.from_uri("s3://lakes?allow_bucket_creation=true")[0].create_dir("lakes")
+        with pytest.raises(JobFailed, match=r"^compact of s3a://lakes/root failed, with its lock: access denied$"):
+            without_spark(LAKE, refused)
+        assert without_spark("s3a://missing/root", refused) is None, "the lock cannot be taken"
+
+
 def test_what_arrow_does_not_reach_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(reader: DatasetReader) -> None:
         raise PermissionError(reader.root)
@@ -108,5 +123,7 @@ def test_what_arrow_does_not_reach_is_left_to_spark(tmp_path: Path, monkeypatch:
             monkeypatch.setenv(name, value)
         assert without_spark("s3a://lakes/prod", lambda reader: reader.root) == "s3a://lakes/prod"
         assert without_spark("s3a://lakes/prod", refused) is None
+        # Hadoop reads it.
+        assert without_spark("s3a://lakes//prod", lambda reader: reader.current("journal")) is None
     for other in ("mock:///lake", "oss://lakes/prod"):
         assert without_spark(other, lambda reader: reader.root) is None

@@ -58,6 +58,8 @@ def test_a_report_and_a_summary_in_an_object_store(endpoint: str, tmp_path: Path
         ("hdfs://joe:secret@lake/x", "hdfs://joe:***@lake/x is neither a local file nor a URL"),
         ("s3a://lake", "s3a://lake names no file"),
         ("s3a://lake/reports/", "s3a://lake/reports/ names no file"),
+        ("s3a://lake//x", "s3a://lake//x has two slashes in its path, with no name between them"),
+        ("file:{folder}/no/x", "there is no folder {folder}/no"),
         ("s3://id:secret@la ke/x", "s3://id:***@la ke/x cannot be written: Cannot parse URI"),
         ("{folder}", "{folder} is a folder"),
         ("{folder}/no/x", "there is no folder {folder}/no"),
@@ -80,7 +82,8 @@ def test_a_store_that_refuses_ends_the_command_in_words(endpoint: str) -> None:
 
 def test_a_local_file_is_replaced_whole(tmp_path: Path) -> None:
     for name in ("a b.json", "10:30.json", "ü%20.json"):
-        for place in (str(tmp_path / name), (tmp_path / name).as_uri()):
+        uri = (tmp_path / name).as_uri()
+        for place in (str(tmp_path / name), uri, uri.replace("///", "/")):
             output = OutputFile(place)
             output.write(json.dumps(place).encode(), "application/json")
             assert json.loads((tmp_path / name).read_text()) == place

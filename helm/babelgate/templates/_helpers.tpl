@@ -138,7 +138,11 @@ true
 {{- if and (hasPrefix "/data/" $pipeline.report) (not $pipeline.storage.enabled) -}}
 {{- fail "pipeline.report: without pipeline.storage.enabled nothing is mounted at /data" -}}
 {{- end -}}
-{{- $pipeline.report | default (ternary "/data" (trimSuffix "/" $pipeline.lake) $pipeline.storage.enabled | printf "%s/report.html") -}}
+{{- $report := $pipeline.report | default (ternary "/data" (regexReplaceAll "/+$" $pipeline.lake "") $pipeline.storage.enabled | printf "%s/report.html") -}}
+{{- if not (regexMatch "^(/|file:/|s3[an]?://|gs://)" $report) -}}
+{{- fail (printf "pipeline.report: no report can be written to %s: name an absolute path, or a URL of s3a://, s3:// or gs://" $report) -}}
+{{- end -}}
+{{- $report -}}
 {{- end -}}
 
 {{- define "babelgate.podSecurity" -}}

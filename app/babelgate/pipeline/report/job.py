@@ -78,8 +78,8 @@ def report(launch: Launch, root: str, output: OutputFile, form: str, wanted: Wan
         "at_least": figures.at_least,
         "targets_missed": len(missed),
     }
-    launch.summarize({**facts, "seconds": round(time.monotonic() - began, 3)})
     click.echo(f"{output}: {figures.first_date} to {figures.last_date}, {len(content) / 1024:,.0f} KB")
+    launch.summarize({**facts, "seconds": round(time.monotonic() - began, 3)})
     if missed:
         worst = [
             f"{name_of(each.queue)}: {target_name(each.target)} is {duration(each.actual_ms)}, "

@@ -26,7 +26,7 @@ from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest
 from babelgate.pipeline.storage.locks import exclusive_lock
-from babelgate.pipeline.storage.nothing_new import without_spark
+from babelgate.pipeline.storage.nothing_new import owning, without_spark
 from babelgate.pipeline.storage.schemas import LEDGER, ddl
 
 if TYPE_CHECKING:
@@ -63,8 +63,11 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
             path = store.folder(LEDGER.name, run)
     else:
         manifest, path = done
-    launch.summarize({**manifest, "unchanged": is_old, "path": path})
-    print_result(manifest, path, request)
+    # First what people see: to write the summary may fail, and the messages are sent.
+    try:
+        print_result(manifest, path, request)
+    finally:
+        launch.summarize({**manifest, "unchanged": is_old, "path": path})
     return manifest
 
 
@@ -75,7 +78,7 @@ def _nothing_left(request: SendRequest, origin: SendOrigin, reader: DatasetReade
     run = request.run_id or run_of(request.job, inputs, request.identifying_options())
     if reader.manifest(LEDGER.name, run) is None:
         return None
-    with exclusive_lock(reader.files, _lock(reader, run), request.job):
+    with owning(reader, _lock(reader, run), request.job):
         manifest = finished(reader, request, run, inputs)
     return None if manifest is None else (manifest, reader.folder(LEDGER.name, run))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class ArrowFiles:
         self.is_local = isinstance(self._system, fs.LocalFileSystem)
         # There a file appears, or is replaced, when it is closed. On Azure Arrow makes an empty one first.
         self.is_object_store = self._system.type_name in ("s3", "gcs")
+        # Of folders without an object of their own: https://github.com/apache/arrow/issues/35993
+        self._lists_folders = self._system.type_name != "gcs"
         self.root = self._path if self.is_local else url.rstrip("/")
 
     def qualified(self, url: str) -> str:
@@ -44,8 +46,9 @@ class ArrowFiles:
 
     def list(self, url: str) -> list[FileStatus]:
         """The entries of the folder ``url``, sorted by name; empty if there is no such folder."""
-        below = self._system.get_file_info(fs.FileSelector(self.path(url), allow_not_found=True))
-        return sorted(self._status(each) for each in below)
+        if not self._lists_folders:
+            return sorted(self._children(url))
+        return sorted(self._below(url))
 
     def folders(self, url: str, prefix: str) -> Sequence[str]:
         """The names of the folders in ``url`` that begin with ``prefix``, without the prefix, sorted."""
@@ -54,11 +57,16 @@ class ArrowFiles:
 
     def walk(self, url: str) -> Iterator[FileStatus]:
         """The files below the folder ``url``, sorted by name."""
-        for each in self.list(url):
-            if each.is_folder:
-                yield from self.walk(each.url)
-            else:
-                yield each
+        if self.is_local:
+            for each in self.list(url):
+                if each.is_folder:
+                    yield from self.walk(each.url)
+                else:
+                    yield each
+        else:
+            # One request lists a thousand files of any folders.
+            files = (each for each in self._below(url, recursive=True) if not each.is_folder)
+            yield from sorted(files, key=lambda each: each.url.split("/"))
 
     def size(self, url: str) -> int:
         """The size in bytes of the file ``url``, or of all files below the folder ``url``; 0 without either."""
@@ -148,6 +156,18 @@ class ArrowFiles:
 
         with self._system.open_input_file(self.path(url)) as file:
             return parquet.read_metadata(file)
+
+    def _below(self, url: str, *, recursive: bool = False) -> Iterator[FileStatus]:
+        selected = fs.FileSelector(self.path(url), allow_not_found=True, recursive=recursive)
+        return map(self._status, self._system.get_file_info(selected))
+
+    def _children(self, url: str) -> Iterable[FileStatus]:
+        """The entries of the folder ``url``, of all files below it."""
+        found: dict[str, FileStatus] = {}
+        for each in self.walk(url):
+            name, below, _ = each.url.removeprefix(f"{url}/").partition("/")
+            found[name] = FileStatus(f"{url}/{name}", 0, 0, True) if below else each
+        return found.values()
 
     def _status(self, info: fs.FileInfo) -> FileStatus:
         url = self.root + info.path.rstrip("/").removeprefix(self._path)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from babelgate import __version__
@@ -182,17 +182,20 @@ class DatasetReader:
 
     def runs(self, dataset: str) -> list[str]:
         """The ids of all complete runs, in any order."""
-        found = self.files.folders(self.folder(dataset), "run=")
-        return [run for run in found if self.manifest(dataset, run) is not None]
+        return [run for run, _ in self._complete(dataset)]
 
     def newest(self, dataset: str, of: str | None = None) -> str | None:
         """The folder of the run that was completed last, current or not; None before the first.
 
         ``of``: a run id, to find the last repetition of that run.
         """
-        made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
-        found = (each for each in made if of is None or each[0].get("run_id", each[1]) == of)
-        return max(((manifest["completed_at"], run) for manifest, run in found), default=(0, None))[1]
+        found = ((run, made) for run, made in self._complete(dataset) if of is None or made.get("run_id", run) == of)
+        return max(((made["completed_at"], run) for run, made in found), default=(0, None))[1]
+
+    def _complete(self, dataset: str) -> Iterator[tuple[str, Manifest]]:
+        for run in self.files.folders(self.folder(dataset), "run="):
+            if (manifest := self.manifest(dataset, run)) is not None:
+                yield run, manifest
 
     def unused(self, datasets: Sequence[str], run: str) -> str:
         """``run``, or if one of ``datasets`` has a folder of it, a new id: readers may be at the files there."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from pyarrow import ArrowInvalid
+
+from babelgate.masking import mask_text, mask_url
+from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.inputs import first_line
 from babelgate.pipeline.storage.locks import exclusive_lock
 
 _Found = TypeVar("_Found")
@@ -14,10 +20,10 @@ _Result = TypeVar("_Result")
 
 
 def without_spark(root: str, check: Callable[[DatasetReader], _Result | None]) -> _Result | None:
-    """What ``check`` finds in the lake at ``root``, a local folder, s3:// or gs://; None: the job is for Spark.
+    """What ``check`` finds in the lake at ``root``, a local folder or s3:// or gs://. None: the job is for Spark.
 
-    That is so too for other stores, and for an object store that Arrow does not reach. Spark has other credentials
-    there. Raises what ``check`` raises, but of an object store no OSError.
+    Also None for other stores, and where Arrow fails in an object store: Spark may have other credentials, and it reads
+    URLs that Arrow refuses. Otherwise raises what ``check`` raises.
     """
     try:
         reader = DatasetReader.without_spark(root)
@@ -28,8 +34,26 @@ def without_spark(root: str, check: Callable[[DatasetReader], _Result | None]) -
     assert isinstance(reader.files, ArrowFiles)
     try:
         return check(reader) if reader.files.is_object_store else None
-    except OSError:
+    except (OSError, ArrowInvalid):
         return None
+
+
+@contextmanager
+def owning(reader: DatasetReader, lock: str, job: str) -> Iterator[None]:
+    """Own the lock at the URL ``lock`` during the block, as :func:`exclusive_lock` does.
+
+    An OSError of an object store is a JobFailed once the lock is owned: Spark would find the lock that is left.
+    """
+    is_owned = False
+    try:
+        with exclusive_lock(reader.files, lock, job):
+            is_owned = True
+            yield
+    except OSError as error:
+        if not is_owned or reader.files.is_local:
+            raise
+        where = mask_url(reader.root)
+        raise JobFailed(f"{job} of {where} failed, with its lock: {mask_text(first_line(error))}") from error
 
 
 def done_under_lock(
@@ -45,6 +69,6 @@ def done_under_lock(
     # On an object store the lock takes two seconds. A job that starts Spark would lose them.
     if not reader.files.is_local and find(reader) is None:
         return None
-    with exclusive_lock(reader.files, reader.lock(job), job):
+    with owning(reader, reader.lock(job), job):
         found = find(reader)
         return None if found is None else finish(reader, found)

@@ -22,7 +22,7 @@ class OutputFile:
     """
 
     def __init__(self, place: str) -> None:
-        is_url = "://" in place
+        is_url = "://" in place or place.startswith("file:/")
         # Without its password.
         self._shown = mask_url(place) if is_url else place
         if is_url and urlsplit(place).scheme not in _SCHEMES:
@@ -32,7 +32,8 @@ class OutputFile:
             self._files = ArrowFiles(place if is_url else str(Path(place).absolute()))
         except (OSError, ValueError) as error:
             raise ValueError(f"{self._shown} cannot be written: {mask_text(first_line(error))}") from error
-        self._path = PurePosixPath(self._files.path(self._files.root))
+        path = self._files.path(self._files.root)
+        self._path = PurePosixPath(path)
         if self._files.is_local:
             if not Path(self._path.parent).is_dir():
                 raise ValueError(f"there is no folder {self._path.parent}")
@@ -40,6 +41,8 @@ class OutputFile:
                 raise ValueError(f"{self._path} is a folder")
         elif place.endswith("/") or len(self._path.parts) < 2:
             raise ValueError(f"{self._shown} names no file")
+        elif "//" in path:
+            raise ValueError(f"{self._shown} has two slashes in its path, with no name between them")
 
     def __str__(self) -> str:
         return self._shown

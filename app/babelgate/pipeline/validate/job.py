@@ -81,7 +81,7 @@ def validate(
         with launch.spark("validate", short=sum(file.size for file in files) <= LITTLE_BYTES) as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, store.lock("validate"), "validate"):
-                done = None if force else store.completed(DATASETS, store.newest(DATASETS[0], run) or run)
+                done = None if force else _completed(store, run)
                 manifest = done or _run(spark, store, files, reading, run, schemas)
                 folders = {name: store.current(name) for name in DATASETS}
     else:
@@ -90,14 +90,21 @@ def validate(
         folders = {name: reader.current(name) for name in DATASETS}
     # After ``erase`` or a repetition, a run is in another folder than that of its id.
     places = {name: folder(output, name, current) for name, current in folders.items()}
-    launch.summarize({**manifest, "unchanged": done is not None, "paths": places})
     _print_result(manifest, places, done is not None)
+    launch.summarize({**manifest, "unchanged": done is not None, "paths": places})
     counts = manifest["counts"]
     if max_quarantine_rate is not None and counts["quarantine_rate"] > max_quarantine_rate:
         raise QualityBroken(
             f"{counts['quarantine_rate']:.2%} of the bodies are quarantined, more than {max_quarantine_rate:.2%}"
         )
     return manifest
+
+
+def _completed(store: DatasetStore, run: str) -> Manifest | None:
+    """The manifest of the run, or of its last repetition, if it is complete; it is current then."""
+    # Only a run that was made once has been repeated. Each kept run has a manifest to read.
+    is_made = store.files.exists(store.folder(DATASETS[0], run))
+    return store.completed(DATASETS, store.newest(DATASETS[0], run) or run) if is_made else None
 
 
 def _options(reading: ReadOptions, schemas: bytes | None) -> dict[str, Any]:
