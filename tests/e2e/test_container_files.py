@@ -28,7 +28,7 @@ BY_PROFILE = ("kafka", "pulsar", "artemis")
 """Brokers that are started by a profile of their name."""
 OBSERVABILITY = ("prometheus", "grafana", "jaeger")
 """Started by the profile of this name."""
-PIPELINE = ("ingest", "metrics", "report")
+PIPELINE = ("ingest", "metrics", "report", "compact", "maintain")
 """Started by the profile of this name, and reached by nobody."""
 
 

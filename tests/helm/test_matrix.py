@@ -421,6 +421,8 @@ ANOTHER: Mapping[tuple[str, ...], Any] = {
     ("envFrom",): [{"secretRef": {"name": "another"}}],
     ("image", "digest"): "sha256:" + "1" * 64,
     ("pipeline", "image", "digest"): "sha256:" + "1" * 64,
+    ("pipeline", "lake"): "s3a://another",
+    ("pipeline", "report"): "/another/report.html",
     ("image", "pullPolicy"): "Never",
     ("service", "type"): "NodePort",
     ("tokens", "rights"): {"another": {"*": ["send"]}},

@@ -18,7 +18,7 @@ NO_VOLUME = {"enabled": False}
         ({"report": "/data/daily/shop.html"}, "/data/daily/shop.html"),
         ({"lake": "s3a://lake/prod"}, "/data/report.html"),
         ({"lake": "s3a://lake/prod//", "storage": NO_VOLUME}, "s3a://lake/prod/report.html"),
-        ({"lake": "file:/mnt/lake", "storage": NO_VOLUME}, "file:/mnt/lake/report.html"),
+        ({"lake": "file:/shared", "storage": NO_VOLUME}, "file:/shared/report.html"),
         ({"lake": "s3a://lake", "storage": NO_VOLUME, "report": "gs://web/shop.html"}, "gs://web/shop.html"),
     ],
 )
