@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from contextlib import AbstractContextManager, suppress
 from datetime import date
 from pathlib import Path
 from random import Random
@@ -181,7 +182,9 @@ def test_rows_are_those_of_whole_dates(seed: int, tmp_path: Path, monkeypatch: p
             within = change(lake, within, chance)
             follows_all = False
         if chance.random() < 0.1:
-            with monkeypatch.context() as patched, pytest.raises(TypeError):
+            # After a run with other options there may be nothing to do.
+            ends: AbstractContextManager[Any] = suppress(TypeError) if has_changed else pytest.raises(TypeError)
+            with monkeypatch.context() as patched, ends:
                 patched.setattr(DuckDBMetricsWriter, "still_open", None)
                 measure(LAUNCH, str(lake.root), within)
         # What is wrong after a round mostly stays so.
