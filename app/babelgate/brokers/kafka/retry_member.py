@@ -7,7 +7,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from itertools import takewhile
+from heapq import merge
+from itertools import islice, takewhile
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -194,9 +195,9 @@ class TierMember:
         held.append(_Waiting(due, record, known is not None and known.get(record.offset()) == identity(record)))
 
     def _send_due(self, consumer: Any) -> None:
-        """Write the due records, and resume reading partitions without a waiting record."""
+        """Write the due records, the earliest first, and resume reading partitions without a waiting record."""
         now = self._steady_clock()
-        due: list[tuple[Position, _Waiting]] = []
+        due: list[list[tuple[Position, _Waiting]]] = []
         for position, held in self._held.items():
             if now < max(held[0].due, self._again.get(position, 0)):
                 continue
@@ -204,8 +205,10 @@ class TierMember:
             while held and held[0].record.offset() < first:
                 # A purge has deleted it meanwhile.
                 self._pop(position, held)
-            due += [(position, each) for each in _before(held, now) if not each.moved]
-        self._send(due[:_BATCH], now)
+            due.append([(position, each) for each in _before(held, now) if not each.moved])
+        # The order within a partition stays, also where a record is due before the one in front of it.
+        in_order = merge(*due, key=lambda waiting: waiting[1].due)
+        self._send([*islice(in_order, _BATCH)], now)
         read_on = []
         for position, held in list(self._held.items()):
             while held and held[0].moved:

@@ -148,6 +148,13 @@ async def test_an_offset_is_committed_after_the_write_is_confirmed() -> None:
     assert await scene.turn(NOW + 5000) == [("write", [7, 8, 9]), ("resume", [0]), ("commit", {0: 10})]
 
 
+async def test_those_that_are_due_leave_their_partitions_in_the_order_in_which_they_fell_due() -> None:
+    scene = Scene()
+    scene.hold(Record(1, (APPENDED, NOW - 1000)), Record(2, (APPENDED, NOW - 2000)))
+    scene.hold(Record(3, (APPENDED, NOW - 1500), partition=1), Record(4, (APPENDED, NOW - 3000), partition=2))
+    assert (await scene.turn(NOW + 5000))[0] == ("write", [4, 3, 1, 2])
+
+
 async def test_what_is_not_due_yet_waits_and_is_not_committed() -> None:
     scene = Scene()
     scene.hold(Record(7, (APPENDED, NOW - 1000)), Record(8))
