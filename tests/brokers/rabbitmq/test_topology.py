@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from babelgate.brokers.rabbitmq.binding import connect
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.delays import DELAY_TOPOLOGY, delayed_topology
@@ -15,6 +16,7 @@ from babelgate.brokers.rabbitmq.options import queue_of
 from babelgate.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.clock import now_ms
 from babelgate.errors import BrokerRejected, BrokerUnavailable
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
@@ -225,6 +227,12 @@ async def test_a_declaration_without_an_answer_is_unavailable() -> None:
     with pytest.raises(BrokerUnavailable, match=r"no answer to a declaration within 0\.1 s"):
         await Declarer(slow, answer_seconds=0.1).ensure(DELAY_TOPOLOGY, "active")
     assert slow.declared == 0
+
+
+@pytest.mark.parametrize(("seconds", "bound"), [(2, 10), (30, 30)])
+async def test_a_declaration_may_take_as_long_as_a_call(seconds: float, bound: float) -> None:
+    binding = connect("rabbit", "amqp://127.0.0.1:1/", {"timeout_seconds": seconds}, now_ms)
+    assert {each._answer_seconds for each in binding._declarers} == {bound}
 
 
 @pytest.mark.parametrize("limit", [2, None])

@@ -35,7 +35,7 @@ from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from babelgate.brokers.rabbitmq.receive import QueueReceivers
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
-from babelgate.brokers.rabbitmq.topology import Declare, Declarer
+from babelgate.brokers.rabbitmq.topology import DECLARE_SECONDS, Declare, Declarer
 from babelgate.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from babelgate.brokers.rabbitmq.warnings import queue_warnings, warnings_of
 from babelgate.clock import Clock
@@ -116,7 +116,11 @@ class RabbitBinding:
         # Each connection declares what it uses: neither waits for the other, and in a cluster the node that declares a
         # queue is the one that uses it first.
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._declarers = Declarer(consuming, locks), Declarer(publishing, locks)
+        answer_seconds = max(DECLARE_SECONDS, timeout_seconds)
+        self._declarers = (
+            Declarer(consuming, locks, answer_seconds=answer_seconds),
+            Declarer(publishing, locks, answer_seconds=answer_seconds),
+        )
         consumer, publisher = self._declarers
         self._receivers = QueueReceivers(consuming, consumer, self._channels, self._background.start, timeout_seconds)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)

@@ -26,8 +26,8 @@ Mode = Declare | Literal["missing"]
 declared: they cannot be checked and do not need this permission."""
 
 DECLARE_SECONDS = 10.0
-"""How long the answer to one declaration may take. The delay queues have more than a hundred, each of which a cluster
-agrees on, so that all together may take longer than a call."""
+"""How long the answer to one declaration may take, or the time-out of a call where that is more. The delay queues have
+more than a hundred, each of which a cluster agrees on, so that all together may take longer than a call."""
 
 _MAX_CONCURRENT = 2
 """Concurrent topologies, each on a channel of its own, because a connection may allow only a few channels."""
