@@ -107,7 +107,8 @@ class SharedServers:
                 found: Any
                 try:
                     with starting(broker.kind):
-                        found = stack.enter_context(broker.serve(home, durable=True))
+                        # No test ends it, so that nothing has to survive that.
+                        found = stack.enter_context(broker.serve(home, durable=False))
                 except BaseException as error:
                     # A server that is not installed skips or fails the tests that need it.
                     found = _Absent(type(error).__name__, str(error))
