@@ -27,7 +27,7 @@ def connections() -> set[tuple[Any, Any]]:
 
 async def ends_with_its_binding(binding: Binding, queue: NativeQueue, state: str) -> None:
     """Close ``binding``, which is not open yet, in one of STATES: the reserve ends, and leaves neither a connection nor
-    a task. If leases are bound to its connection, ``binding`` refuses calls until it is opened again.
+    a task. ``binding`` refuses calls until it is opened again.
     """
     is_open, seconds = STATES[state]
     before, tasks = connections(), asyncio.all_tasks()
@@ -48,14 +48,13 @@ async def ends_with_its_binding(binding: Binding, queue: NativeQueue, state: str
         (result,) = await asyncio.gather(waiting, return_exceptions=True)
     assert isinstance(result, BrokerUnavailable) or result in ([], ()), result
     await until(is_gone)
-    if binding.capabilities(queue).lease_bound_to == "connection":
-        with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
-            await binding.reserve(queue, 1, 0, 30)
-        assert connections() <= before
-        await binding.open()
-        await until(is_empty)
-        await binding.close()
-        await until(is_gone)
+    with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+        await binding.reserve(queue, 1, 0, 30)
+    assert connections() <= before
+    await binding.open()
+    await until(is_empty)
+    await binding.close()
+    await until(is_gone)
 
 
 class TestClosing:

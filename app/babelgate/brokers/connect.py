@@ -43,6 +43,18 @@ def disconnecting(broker: str) -> BrokerUnavailable:
     return BrokerUnavailable(broker, "the gateway disconnects")
 
 
+class Closable:
+    """A part of the binding of ``broker``, which is ``closed`` from a close until the binding is opened again."""
+
+    broker: str
+    closed = False
+
+    def check_open(self) -> None:
+        """Raise BrokerUnavailable while this is closed."""
+        if self.closed:
+            raise disconnecting(self.broker)
+
+
 class ConnectPause:
     """The pause after a failed attempt to connect to a broker; several connections to one broker may share it."""
 

@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 from tests.suites.all import *  # noqa: F403
+from tests.suites.closing import TestClosing as TestClosing

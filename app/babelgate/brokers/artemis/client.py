@@ -14,7 +14,7 @@ from babelgate.brokers.artemis.links import Link, ReceiverLink, SenderLink, Sett
 from babelgate.brokers.artemis.url import ArtemisSettings
 from babelgate.brokers.binding import Outcome
 from babelgate.brokers.bounded import answering, within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, ConnectPause, SharedConnect, replaced
 from babelgate.brokers.errors import translating
 from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.observe.logs import get_logger
@@ -39,7 +39,7 @@ log = get_logger(__name__)
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
-class ArtemisClient:
+class ArtemisClient(Closable):
     """One connection, which all queues share. ``timeout_seconds``: the bound of a call. ``pause``: shared by the
     connections to one broker. ``max_queues``: see MAX_QUEUES."""
 
@@ -55,7 +55,6 @@ class ArtemisClient:
         self.timeout_seconds = timeout_seconds
         self._settings = settings
         self._hosts = list(settings.hosts)
-        self._closed = False
         self._connection: ArtemisConnection | None = None
         self._made: WeakSet[ArtemisConnection] = WeakSet()
         """Also those of attempts to connect that were cancelled."""
@@ -73,13 +72,12 @@ class ArtemisClient:
 
     async def open(self) -> None:
         """Connect unless connected, also after :meth:`close`. Raises like :meth:`connected`."""
-        self._closed = False
+        self.closed = False
         await self.connected()
 
     async def connected(self) -> ArtemisConnection:
         """The open connection, or a new one. Raises BrokerUnavailable within 4 s, and at once after :meth:`close`."""
-        if self._closed:
-            raise disconnecting(self.broker)
+        self.check_open()
         if self._connection is not None:
             return self._connection
         return await self._attempts.connected()
@@ -91,7 +89,7 @@ class ArtemisClient:
 
     async def close(self) -> None:
         """Disconnect; the broker takes back unsettled messages; at most 5 s. Later calls fail until :meth:`open`."""
-        self._closed = True
+        self.closed = True
         await self._replacing.cancel()
         await self._attempts.cancel(0.5)
         connection, self._connection = self._connection, None
@@ -104,7 +102,7 @@ class ArtemisClient:
     def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection = self._connection
-        if connection is None or self._replacing or self._closed:
+        if connection is None or self._replacing or self.closed:
             return
 
         def replace(made: ArtemisConnection) -> None:

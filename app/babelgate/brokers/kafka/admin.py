@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from msgspec import Struct
 
 from babelgate.brokers.bounded import PING_SECONDS, within
+from babelgate.brokers.connect import Closable
 from babelgate.brokers.errors import translating
 from babelgate.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from babelgate.brokers.kafka.reader import OFFSETS, CommittedOffsets, Position
@@ -58,7 +59,7 @@ class Topic(Struct, frozen=True):
     copies: int = 1
 
 
-class KafkaAdmin:
+class KafkaAdmin(Closable):
     """One cluster. Every call ends within ``timeout_seconds``, and raises BrokerUnavailable without an answer."""
 
     def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float) -> None:
@@ -76,13 +77,6 @@ class KafkaAdmin:
         self._topics: Cache[str, Topic] = Cache(_TOPICS_BYTES, _TOPIC_BYTES)
         self.least_max_bytes = _MOST_BYTES
         """The smallest ``max.message.bytes`` of the topics that were looked up."""
-        self.closed = False
-        """Whether the binding is closed: no client begins, also for a call that began before."""
-
-    def check_open(self) -> None:
-        """Raise BrokerUnavailable if the binding is closed."""
-        if self.closed:
-            raise BrokerUnavailable(self.broker, "the gateway disconnects")
 
     def close(self) -> None:
         """Forget the client and what it knows of topics."""

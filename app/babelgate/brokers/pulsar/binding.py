@@ -107,8 +107,7 @@ class PulsarBinding:
 
     async def open(self) -> None:
         """Raises BrokerUnavailable when no broker answers, or it refuses the credentials."""
-        self._publishing.reopen()
-        self._receiving.reopen()
+        self._publishing.closed = self._receiving.closed = False
         await within(OPEN_SECONDS, self.name, self._publishing.service())
         await within(OPEN_SECONDS, self.name, self._receiving.service())
 

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import httpx
 
 from babelgate.brokers.bounded import within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, ConnectPause, SharedConnect, replaced
 from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
@@ -52,7 +52,7 @@ class _Address:
     proxied: str | None = None
 
 
-class PulsarClient:
+class PulsarClient(Closable):
     """The connections of one binding, one to each broker, opened on demand and reopened after a loss."""
 
     def __init__(self, broker: str, settings: PulsarSettings, timeout_seconds: float) -> None:
@@ -69,7 +69,6 @@ class PulsarClient:
         self._service = _Address(*settings.hosts[0])
         """The address of the URL that answered last."""
         self._replacing: BackgroundTasks[None] = BackgroundTasks()
-        self._closed = False
         self._made: WeakSet[PulsarConnection] = WeakSet()
         self._token = ""
         self._token_ends = 0.0
@@ -170,18 +169,9 @@ class PulsarClient:
             answer = await connection.request(wire.TOPICS, wire.text(2, self.settings.namespace))
         return [topic.decode() for topic in answer.get(wire.REPEATED, ())]
 
-    def reopen(self) -> None:
-        """Connect again when that is needed."""
-        self._closed = False
-
-    def check_open(self) -> None:
-        """Raise BrokerUnavailable after :meth:`close`, until :meth:`reopen`."""
-        if self._closed:
-            raise disconnecting(self.broker)
-
     async def close(self) -> None:
-        """Disconnect; idempotent. Later calls fail until :meth:`reopen`."""
-        self._closed = True
+        """Disconnect; idempotent. Later calls fail while this is ``closed``."""
+        self.closed = True
         await self._replacing.cancel()
         connects, self._connects = list(self._connects.values()), {}
         self._connections.clear()

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from babelgate.brokers.bounded import signalled
-from babelgate.brokers.connect import disconnecting
+from babelgate.brokers.connect import Closable
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
 from babelgate.brokers.pulsar.consumer import Entry, Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.url import PulsarQueue
@@ -20,7 +20,7 @@ _CROSSING_SECONDS = 5.0
 broker read its messages again, and it sends all that it has read, even if acknowledged meanwhile."""
 
 
-class QueueConsumers:
+class QueueConsumers(Closable):
     """Open consumers of one queue: one for each of its topics, which gets permits, and ``former`` ones that hold
     deliveries. Their handles are those of no other consumers.
 
@@ -29,6 +29,7 @@ class QueueConsumers:
     """
 
     def __init__(self, client: PulsarClient, queue: PulsarQueue, changed: Callable[[], None]) -> None:
+        self.broker = client.broker
         self.client = client
         self.queue = queue
         self.process = secrets.token_hex(8)
@@ -37,7 +38,6 @@ class QueueConsumers:
         self.ready: deque[Taken] = deque()
         self.latest: dict[str, EntryId] = {}
         self.waiting = 0
-        self.closed = False
         self._changed = changed
         self._woken = asyncio.Event()
         self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -66,8 +66,7 @@ class QueueConsumers:
         async with self._opening[topic]:
             if (found := self.by_topic.get(topic)) is not None:
                 return found
-            if self.closed:
-                raise disconnecting(self.client.broker)
+            self.check_open()
             consumer = TopicConsumer(await self.client.owner(topic), topic, self._arrived, self._ended)
             try:
                 await consumer.open(key_shared=self.queue.key_shared)

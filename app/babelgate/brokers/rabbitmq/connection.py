@@ -14,7 +14,7 @@ from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
 
 from babelgate.brokers.bounded import within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting, replaced
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, ConnectPause, SharedConnect, replaced
 from babelgate.brokers.errors import translating
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel
@@ -33,7 +33,7 @@ log = get_logger(__name__)
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
-class AmqpConnection:
+class AmqpConnection(Closable):
     """A connection of ``broker`` for one ``purpose``, opened on demand and reopened after a loss.
 
     It is not aio-pika's robust connection, which restores consumers and channels by itself: the consumers would have a
@@ -55,7 +55,6 @@ class AmqpConnection:
         """The number of connections so far. A declaration is valid for one generation."""
         self._parameters = parameters
         self._purpose = purpose
-        self._closed = False
         self._connection: Connection | None = None
         self._reader: FrameReader | None = None
         self._channel_seconds = min(CONNECT_SECONDS, timeout_seconds)
@@ -95,13 +94,8 @@ class AmqpConnection:
 
     async def open(self) -> None:
         """Connect unless connected, also after :meth:`close`. Raises like :meth:`connected`."""
-        self._closed = False
+        self.closed = False
         await self.connected()
-
-    def check_open(self) -> None:
-        """Raise BrokerUnavailable after :meth:`close`."""
-        if self._closed:
-            raise disconnecting(self.broker)
 
     async def connected(self) -> Connection:
         """The open connection, or a new one.
@@ -143,7 +137,7 @@ class AmqpConnection:
 
     async def close(self) -> None:
         """Disconnect with AMQP's close handshake; idempotent; at most 5 s. Later calls fail until :meth:`open`."""
-        self._closed = True
+        self.closed = True
         await self._replacing.cancel()
         await self._attempts.cancel(_GRACE_SECONDS)
         connection, self._connection = self._connection, None
@@ -154,7 +148,7 @@ class AmqpConnection:
     def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection, reader = self._connection, self._reader
-        if connection is None or reader is None or self._replacing or self._closed:
+        if connection is None or reader is None or self._replacing or self.closed:
             return
 
         def replace(made: tuple[Connection, FrameReader]) -> None:

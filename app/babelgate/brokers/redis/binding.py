@@ -148,6 +148,8 @@ class RedisBinding:
 
     async def close(self) -> None:
         """Disconnect. Leases stay: any process can settle them, and they expire."""
+        # Before the tasks end: a reserve begins one of them again.
+        self.server.closed = True
         try:
             await self._due_items.stop()
             await self._late.cancel()
@@ -216,6 +218,7 @@ class RedisBinding:
         Raises BrokerUnavailable when the server does not answer in time. Messages that it reserves later are given
         back.
         """
+        self.server.check_open()
         target = _queue(queue)
         self._due_items.start()
         self._due_items.waited(target)
@@ -262,7 +265,12 @@ class RedisBinding:
             if handles:
                 self._late.start(self._give_back_late(queue, handles))
 
-        reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds, late)
+        try:
+            reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds, late)
+        except OutcomeUnknown:
+            # The leases of what it has reserved expire.
+            self.server.check_open()
+            raise
         deliveries = reserved.deliveries
         if reserved.left:
             self._foreign.keep(queue.key, None)

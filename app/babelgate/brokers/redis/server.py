@@ -13,7 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from babelgate.brokers.bounded import finished
-from babelgate.brokers.connect import CONNECT_SECONDS, SharedConnect, disconnecting
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, SharedConnect
 from babelgate.brokers.errors import nothing_written
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.redis.connection import Late, PipelinedConnection, connect
@@ -68,7 +68,7 @@ _sources: dict[bytes, bytes] = {}
 """The texts of the scripts that were read, by what EVALSHA and EVAL are called with."""
 
 
-class Server:
+class Server(Closable):
     """One Redis database. Connects when needed, and never repeats a command that may have been executed.
 
     A command, connecting included, takes at most ``timeout_seconds``, 0.1 s of grace and 0.5 s to disconnect; a script
@@ -79,7 +79,7 @@ class Server:
     def __init__(
         self, broker: str, connector: Callable[[], AbstractConnection], timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        self._broker = broker
+        self.broker = broker
         self._connector = connector
         self._timeout_seconds = timeout_seconds
         self._shared: PipelinedConnection | None = None
@@ -87,8 +87,6 @@ class Server:
         self._connecting = SharedConnect(broker, self._connect)
         self._idle: list[PipelinedConnection] = []
         self._waiting: set[PipelinedConnection] = set()
-        self._closes = 0
-        """How often this was closed."""
         self.now = b""
         self.index = INDEX
         self.version: str | None = None
@@ -151,12 +149,13 @@ class Server:
 
     async def open(self) -> None:
         """Connect, unless connected. Raises BrokerUnavailable, and ConfigError for a server that cannot be used."""
+        self.closed = False
         if self._shared is None or not self._shared.alive:
             await self._connecting.connected()
 
     async def close(self) -> None:
-        """Close all connections; idempotent. A later call connects again."""
-        self._closes += 1
+        """Close all connections; idempotent. Later calls fail until :meth:`open`."""
+        self.closed = True
         connections = [*self._idle, *self._waiting]
         try:
             await self._connecting.cancel(_CLOSE_SECONDS)
@@ -212,24 +211,23 @@ class Server:
     def _checked(self, reply: Any, command: Sequence[Any]) -> Any:
         if isinstance(reply, Exception):
             reason = denial_of(reply, command, _sources.get(command[1]) if len(command) > 1 else None)
-            raise (
-                translate(reply, self._broker) if reason is None else BrokerRejected(self._broker, reason)
-            ) from reply
+            raise (translate(reply, self.broker) if reason is None else BrokerRejected(self.broker, reason)) from reply
         return reply
 
     async def _first(self, command: Sequence[Any], late: Late | None) -> Any:
         """Connect, and return the reply, which may be an error reply; all within ``timeout_seconds``."""
+        self.check_open()
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         try:
             async with asyncio.timeout_at(until):
                 connection = await self._connecting.connected()
         except TimeoutError:
             reason = f"no connection within {self._timeout_seconds:g} s"
-            raise BrokerUnavailable(broker=self._broker, reason=reason) from None
+            raise BrokerUnavailable(broker=self.broker, reason=reason) from None
         reply = connection.send(*command, late=late)
         if not await _came(reply, until):
             kind = OutcomeUnknown if late is None else BrokerUnavailable
-            raise kind(broker=self._broker, reason=f"no reply within {self._timeout_seconds:g} s")
+            raise kind(broker=self.broker, reason=f"no reply within {self._timeout_seconds:g} s")
         return reply.result()
 
     def _idle_connection(self) -> PipelinedConnection | None:
@@ -240,15 +238,15 @@ class Server:
         return None
 
     async def _dial(self, reply_seconds: float) -> PipelinedConnection:
-        return await connect(self._broker, self._connector(), CONNECT_SECONDS, reply_seconds)
+        return await connect(self.broker, self._connector(), CONNECT_SECONDS, reply_seconds)
 
     async def _dial_to_wait(self) -> PipelinedConnection:
-        closes = self._closes
+        self.check_open()
         connection = await self._dial(2 * SLICE_SECONDS)
-        if self._closes != closes:
+        if self.closed:
             # The close did not know of it.
             await connection.close()
-            raise disconnecting(self._broker)
+        self.check_open()
         return connection
 
     async def _connect(self) -> PipelinedConnection:
@@ -258,7 +256,7 @@ class Server:
             info = connection.send(b"INFO", b"server")
             if not await _came(info, until):
                 reason = f"no answer to the first command within {CONNECT_SECONDS:g} s"
-                raise BrokerUnavailable(broker=self._broker, reason=reason)
+                raise BrokerUnavailable(broker=self.broker, reason=reason)
             self._check(info.result())
         except OutcomeUnknown as error:
             raise nothing_written(error) from error
@@ -271,7 +269,7 @@ class Server:
     def _check(self, info: Any) -> None:
         """Refuse a cluster and a server older than OLDEST. One that forbids INFO is used without this check."""
         if isinstance(info, Exception):
-            error = translate(info, self._broker)
+            error = translate(info, self.broker)
             if isinstance(error, BrokerUnavailable):
                 raise error
             return
@@ -279,7 +277,7 @@ class Server:
         # Valkey has names of its own, and beside them the version of Redis that it is compatible with.
         if "cluster" in (facts.get("redis_mode"), facts.get("server_mode")):
             reason = "the server runs in cluster mode, which is not supported: a message's keys must lie on one server"
-            raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
+            raise ConfigError(key=f"brokers.{self.broker}", reason=reason)
         version, valkey = facts.get("redis_version", ""), facts.get("valkey_version")
         if valkey:
             self.version = f"Valkey {valkey}"
@@ -288,7 +286,7 @@ class Server:
         numbers = tuple(number for part in version.split(".")[:2] if (number := digits(part)) is not None)
         if numbers and numbers < OLDEST:
             reason = f"the server is Redis {version}; {OLDEST[0]}.{OLDEST[1]} or newer is needed"
-            raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
+            raise ConfigError(key=f"brokers.{self.broker}", reason=reason)
 
 
 def _facts(info: bytes) -> dict[str, str]:

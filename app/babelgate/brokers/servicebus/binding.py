@@ -127,7 +127,7 @@ class ServiceBusBinding:
 
     async def open(self) -> None:
         """Raises BrokerUnavailable when the namespace does not answer. Credentials are used at the first call."""
-        self._connections.reopen()
+        self._connections.closed = False
         await within(OPEN_SECONDS, self.name, self._probe())
 
     async def close(self) -> None:

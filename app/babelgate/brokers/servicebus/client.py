@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusReceiveMode, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
-from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, disconnecting
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, ConnectPause, SharedConnect
 from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.errors import CLOSE_ERRORS, HARMLESS, translate
 from babelgate.brokers.servicebus.sdk_internals import end_keep_alive, is_attached, socket_of, work_around_sdk_bugs
@@ -83,7 +83,7 @@ class Handler:
             return await is_attached(self.client)
 
 
-class ServiceBusConnections:
+class ServiceBusConnections(Closable):
     """The connections of one broker: opened at first use, at most ``max_handlers``, the least recently used closed.
 
     The client library repeats nothing.
@@ -105,7 +105,6 @@ class ServiceBusConnections:
         )
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._opening = asyncio.Semaphore(MAX_OPENING)
-        self._closed = False
         self._looked_at = 0.0
 
     async def call(
@@ -187,7 +186,7 @@ class ServiceBusConnections:
 
     async def close(self) -> None:
         """Close all connections, within a few seconds; idempotent."""
-        self._closed = True
+        self.closed = True
         await asyncio.gather(*(connect.cancel(_CLOSE_SECONDS) for connect in self._connects.values()))
         for handler in list(self._handlers.values()):
             self.discard(handler)
@@ -204,15 +203,6 @@ class ServiceBusConnections:
             with contextlib.suppress(*CLOSE_ERRORS):
                 await self.credential.close()
             self.credential = None
-
-    def reopen(self) -> None:
-        """Allow connections again, after a close."""
-        self._closed = False
-
-    def check_open(self) -> None:
-        """Raise BrokerUnavailable after :meth:`close`, until :meth:`reopen`."""
-        if self._closed:
-            raise disconnecting(self.broker)
 
     def namespace(self) -> ServiceBusClient:
         """The client library's client. Raises ConfigError if the credentials cannot be read; BrokerUnavailable if the
@@ -258,9 +248,9 @@ class ServiceBusConnections:
             return error
         handler = Handler(key, client, socket)
         handler.used_at = asyncio.get_running_loop().time()
-        if self._closed:
+        if self.closed:
             self.discard(handler)
-            raise disconnecting(self.broker)
+        self.check_open()
         self._handlers[key] = handler
         self._connects.pop(key, None)
         return handler

@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import MessageLockLostError, OperationTimeoutEr
 
 from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
-from babelgate.brokers.connect import CONNECT_SECONDS, disconnecting
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable
 from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
@@ -53,7 +53,7 @@ class _Session:
         self.is_new = True
 
 
-class QueueSessions:
+class QueueSessions(Closable):
     """The sessions of one queue that this process has accepted.
 
     A session is given back when nothing of it is outstanding and it has no more messages. Its lock is renewed until
@@ -61,6 +61,7 @@ class QueueSessions:
     """
 
     def __init__(self, connections: ServiceBusConnections, entity: str, clock: Clock) -> None:
+        self.broker = connections.broker
         self._connections = connections
         self._entity = entity
         self._clock = clock
@@ -68,7 +69,6 @@ class QueueSessions:
         self._accepting: asyncio.Task[_Session | None] | None = None
         self._tasks: BackgroundTasks[Any] = BackgroundTasks()
         self._waiting = 0
-        self._closed = False
 
     @property
     def busy(self) -> bool:
@@ -150,7 +150,7 @@ class QueueSessions:
 
     def close(self) -> None:
         """Give back all sessions, and with them the deliveries that are not settled."""
-        self._closed = True
+        self.closed = True
         if self._accepting is not None:
             self._accepting.cancel()
         for session in list(self._sessions):
@@ -205,7 +205,7 @@ class QueueSessions:
     def _ended(self, task: asyncio.Task[_Session | None]) -> None:
         self._accepting = None
         session = None if task.cancelled() or task.exception() is not None else task.result()
-        if session is not None and (self._closed or not self._waiting):
+        if session is not None and (self.closed or not self._waiting):
             self._lose(session)
 
     async def _accept(self, wait_seconds: float) -> _Session | None:
@@ -225,7 +225,7 @@ class QueueSessions:
         """A receiver of the next free session and its socket; None when there is none. Raises BrokerUnavailable after
         :meth:`close`."""
         connections = self._connections
-        self._check_open()
+        self.check_open()
         receiver = connections.namespace().get_queue_receiver(
             self._entity, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=wait_seconds, receive_mode=mode
         )
@@ -236,14 +236,10 @@ class QueueSessions:
             if isinstance(error.__cause__, OperationTimeoutError):
                 return None
             raise
-        if self._closed:
+        if self.closed:
             connections.close_later(receiver, socket)
-        self._check_open()
+        self.check_open()
         return receiver, socket
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise disconnecting(self._connections.broker)
 
     async def _end(self, handle: str, end: Callable[[_Session, LockedMessage], Awaitable[None]]) -> Outcome:
         """The outcome of ``end`` for a delivery. After an error the state of the session is unknown, and it is given
