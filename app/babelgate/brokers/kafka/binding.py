@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
-from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.bounded import CLOSE_SECONDS, OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin, Topic, deletes, kept_ms
@@ -30,6 +30,7 @@ from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, steady_ms
 from babelgate.errors import BrokerRejected
 from babelgate.runtime import turns
+from babelgate.runtime.background import BackgroundTasks
 
 _MAX_BATCH = 500
 
@@ -81,6 +82,7 @@ class KafkaBinding:
         tier_used = partial(self._reinjector.watch, again=True)
         self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     @property
     def reinjected(self) -> int:
@@ -121,10 +123,16 @@ class KafkaBinding:
         await self._admin.commits.is_answered(self._group, until - loop.time())
 
     async def close(self) -> None:
-        """Leave the groups: other members get the partitions, with all that was not acked."""
+        """Leave the groups: other members get the partitions, with all that was not acked; at most 5 s. What takes
+        longer ends in the background."""
         self._admin.closed = True
-        await asyncio.gather(self._consumer.close(), self._reinjector.close())
-        await asyncio.gather(self._producer.close(), self._copier.close())
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CLOSE_SECONDS
+        # The re-injector writes with the producer until it has ended.
+        for parts in ((self._consumer, self._reinjector), (self._producer, self._copier)):
+            for each in parts:
+                self._closing.start(each.close())
+            await self._closing.wait(until - loop.time())
         await self._reader.close()
         self._admin.close()
 

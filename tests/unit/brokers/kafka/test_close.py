@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -56,6 +57,41 @@ def clients(binding: KafkaBinding) -> list[Any]:
     return [each for each in found if each is not None]
 
 
+class _Jumping(selectors.SelectSelector):
+    """Takes no time to wait: its clock goes on by what is waited for."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        found = super().select(None if timeout is None else 0)
+        if not found:
+            self.now += timeout or 0
+        return found
+
+
+class _JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose timers take no time."""
+
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+class _Slow:
+    """A part of a binding that needs ``seconds`` to close."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.ended = False
+
+    async def close(self) -> None:
+        await asyncio.sleep(self._seconds)
+        self.ended = True
+
+
 async def disconnects(call: Awaitable[Any]) -> None:
     """Assert that ``call`` fails soon, because the binding is closed."""
     with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
@@ -88,3 +124,20 @@ async def test_a_question_ends_although_its_client_was_replaced_meanwhile() -> N
         await offsets.of("g", [POSITION])
     assert not await offsets.is_answered("g")
     offsets.close()
+
+
+@pytest.mark.parametrize(("first", "second", "all_in"), [(1, 2, 3), (4, 2, 5), (7, 2, 5)])
+def test_a_close_has_one_limit_for_all_its_steps(first: float, second: float, all_in: float) -> None:
+    async def closes() -> None:
+        binding: Any = connect("kafka", URL, {}, now_ms)
+        member, client = _Slow(first), _Slow(second)
+        binding._reinjector._member, binding._producer._client = member, client
+        since = asyncio.get_running_loop().time()
+        await binding.close()
+        assert asyncio.get_running_loop().time() - since == pytest.approx(all_in)
+        # In the background.
+        await asyncio.sleep(10)
+        assert member.ended and client.ended
+
+    with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
+        runner.run(closes())
