@@ -42,7 +42,9 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 def config(broker: Broker) -> dict[str, Any]:
-    return {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": broker.route()}
+    # The gateway is ready once the broker has answered.
+    main = {"url": broker.url, "timeout_seconds": 30, "required": True}
+    return {"brokers": {"main": main}, "default": broker.route()}
 
 
 def publish_dead_letters(client: httpx.Client, queue: str, count: int = COUNT) -> None:
@@ -115,7 +117,7 @@ def test_a_killed_job_is_interrupted_and_goes_on_by_request(tmp_path: Path, brok
             assert client.post(f"{path}:resume").json()["state"] == "running"
             until(lambda: client.get(path).json()["state"] != "running")
             job = client.get(path).json()
-            assert (job["state"], job["complete"], job["failed"]) == ("completed", True, 0)
+            assert (job["state"], job["complete"], job["failed"]) == ("completed", True, 0), job
             found: list[int] = []
 
             def all_came() -> bool:

@@ -55,9 +55,11 @@ class GatewayProcess:
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
         self._config = {"state_dir": str(directory), "port": free_port(), **(config or {})}
         file = Path(str(self._config["state_dir"])) / "babelgate.db"
+        self._requires = False
         brokers = self._config.get("brokers") or {"local": f"sqlite:///{quote(str(file))}"}
         if isinstance(brokers, dict):
             self._config["brokers"] = {name: _patient(each) for name, each in brokers.items()}
+            self._requires = any(isinstance(each, dict) and each.get("required") for each in brokers.values())
         self._process: subprocess.Popen[bytes] | Fork | None = None
         self.url = ""
         self.root = _ROOT
@@ -99,9 +101,15 @@ class GatewayProcess:
             )
 
     def is_ready(self) -> bool:
-        """Whether /readyz is 200."""
+        """Whether /readyz is 200, and calls to the required brokers are sent: on a busy machine one may have been lost
+        at the start, and its circuit closes a moment after it answers."""
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=30, verify=False).status_code == 200
+            query = "?verbose" if self._requires else ""
+            answer = httpx.get(f"{self.url}/readyz{query}", timeout=30, verify=False)
+            states = answer.json().get("brokers", ()) if query else ()
+            return answer.status_code == 200 and not any(
+                each["required"] and each["circuit"] == "open" for each in states
+            )
         return False
 
     def client(self, **options: Any) -> httpx.Client:

@@ -60,7 +60,9 @@ def over_a_server(
     directory = tmp_path_factory.mktemp("gateway")
     # A busy machine takes seconds to receive 24 MiB.
     broker = servers.broker(request.param, directory, durable=False)
-    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": broker.route()}
+    # The gateway is ready once the broker has answered.
+    main = {"url": broker.url, "timeout_seconds": 30, "required": True}
+    config = {"brokers": {"main": main}, "default": broker.route()}
     with _watched(directory, config) as gateway:
         yield gateway
 
