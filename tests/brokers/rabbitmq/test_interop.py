@@ -191,7 +191,7 @@ class TestBytes:
 
         assert await one.publish(native, [Outgoing(made(each)) for each in range(500)]) == [None] * 500
         # On a busy machine one of them could be done before the other begins.
-        first = await asyncio.to_thread(sdk.pop, queue, timeout=10)
+        first = await asyncio.to_thread(sdk.pop, queue, timeout=60)
         assert first is not None
         theirs.append(number(first.body))
         sdk.ack(first)

@@ -116,7 +116,7 @@ class RedisServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.send_signal(number)
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def _ready(self) -> bool:
