@@ -68,8 +68,7 @@ class Streamed(Traffic):
             return
         self._last_delivery = asyncio.get_running_loop().time()
         message = event["data"]
-        number = message["envelope"]["data"]["number"]
-        self.tally.deliver(number, message["attempts"])
+        number = self.tally.deliver(message)
         answer = await self._post(
             settling, "ack", f"{self._path}:ack", json.dumps({"ack_tokens": [message["ack_token"]]}).encode()
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -72,8 +73,8 @@ class Tally:
     """What clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200, ``failed``
     if it was delivered with a failed attempt.
 
-    ``resurrected``: delivered after it was acked. ``refused``: publishes by the status that refused them.
-    ``unanswered``: calls that got no answer.
+    ``resurrected``: delivered after it was acked, by a lease that had not ended when the delivery was read.
+    ``refused``: publishes by the status that refused them. ``unanswered``: calls that got no answer.
     """
 
     def __init__(self) -> None:
@@ -85,12 +86,16 @@ class Tally:
         self.refused: Counter[int] = Counter()
         self.unanswered: Counter[str] = Counter()
 
-    def deliver(self, number: int, attempts: int) -> None:
+    def deliver(self, message: dict[str, Any]) -> int:
+        """Take what a gateway handed out. Returns its number."""
+        number: int = message["envelope"]["data"]["number"]
         self.delivered[number] += 1
-        if attempts:
+        if message["attempts"]:
             self.failed.add(number)
-        if number in self.acked:
+        # A busy consumer reads a delivery late: its lease may be over, and another consumer may have acked the message.
+        if number in self.acked and time.time() * 1000 < message["lease_expires_at"]:
             self.resurrected.append(number)
+        return number
 
 
 class Traffic:
@@ -153,9 +158,7 @@ class Traffic:
                     break
                 continue
             self._last_delivery = loop.time()
-            numbers = [message["envelope"]["data"]["number"] for message in messages]
-            for number, message in zip(numbers, messages, strict=True):
-                self.tally.deliver(number, message["attempts"])
+            numbers = [self.tally.deliver(message) for message in messages]
             tokens = json.dumps({"ack_tokens": [message["ack_token"] for message in messages]}).encode()
             settled = await self._post(settling, "ack", f"{self._path}:ack", tokens)
             # One token that failed is answered by its own problem; several by a list of results.
