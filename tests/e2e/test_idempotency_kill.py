@@ -26,7 +26,7 @@ from tests.harness.gateway import ForkedGateway, GatewayProcess
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("TEST_KILLS", "2"))
+KILLS = int(os.environ.get("BABELGATE_TEST_KILLS", "2"))
 """How many blows a test deals; more of them by hand."""
 CLIENTS = 8
 BATCH = 5
