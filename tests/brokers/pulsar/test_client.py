@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.consumer import TopicConsumer
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError
-from babelgate.brokers.pulsar.message import Encoded, encode
+from babelgate.brokers.pulsar.message import native
 from babelgate.brokers.pulsar.publish import PulsarPublisher, TopicProducer
 from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.clock import now_ms
@@ -33,7 +34,7 @@ class LateServer:
         self.answers = asyncio.Event()
         self.accepted = 0
         self.open = 0
-        self.kinds: list[int] = []
+        self.kinds: list[str] = []
         self._changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -49,9 +50,9 @@ class LateServer:
                 kind, _, _ = wire.read_command(await reader.readexactly(size))
                 self.kinds.append(kind)
                 await self._tell()
-                if kind == wire.CONNECT:
+                if kind == "connect":
                     await self.answers.wait()
-                    writer.write(wire.command(wire.CONNECTED, wire.text(1, "late") + wire.number(2, 21)))
+                    writer.write(wire.command("connected", server_version=b"late", protocol_version=21))
         except asyncio.IncompleteReadError:
             pass
         finally:
@@ -90,9 +91,9 @@ async def test_a_subscription_that_is_given_up_ends() -> None:
         connection = await client.service()
         consumer = TopicConsumer(connection, "t", lambda entry: None, lambda consumer: None)
         opening = asyncio.create_task(consumer.open(key_shared=True))
-        await late.until(lambda: wire.SUBSCRIBE in late.kinds)
+        await late.until(lambda: "subscribe" in late.kinds)
         opening.cancel()
-        await late.until(lambda: late.kinds[-1] == wire.CLOSE_CONSUMER)
+        await late.until(lambda: late.kinds[-1] == "close_consumer")
         await client.close()
         await late.until(lambda: not late.open)
 
@@ -114,7 +115,7 @@ async def test_a_consumer_ends_though_the_call_that_ends_it_is_cancelled(steps: 
             await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
-        await late.until(lambda: wire.CLOSE_CONSUMER in late.kinds)
+        await late.until(lambda: "close_consumer" in late.kinds)
         await client.close()
         await late.until(lambda: not late.open)
 
@@ -122,17 +123,17 @@ async def test_a_consumer_ends_though_the_call_that_ends_it_is_cancelled(steps: 
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (wire.CLOSE_PRODUCER, "the broker has closed the producer"),
-        (wire.CLOSE_CONSUMER, "the broker has closed the consumer"),
+        ("close_producer", "the broker has closed the producer"),
+        ("close_consumer", "the broker has closed the consumer"),
     ],
     ids=["producer", "consumer"],
 )
-async def test_the_error_names_what_the_broker_has_closed(kind: int, reason: str) -> None:
+async def test_the_error_names_what_the_broker_has_closed(kind: str, reason: str) -> None:
     class Endpoint:
         def __init__(self) -> None:
             self.errors: list[str] = []
 
-        def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+        def received(self, kind: str, fields: Any, rest: bytes) -> None:
             raise AssertionError(kind)
 
         def lost(self, error: ConnectionEnded) -> None:
@@ -143,7 +144,7 @@ async def test_the_error_names_what_the_broker_has_closed(kind: int, reason: str
 
     connection = PulsarConnection(credentials)
     endpoint = connection.producers[1] = connection.consumers[1] = Endpoint()
-    connection.data_received(wire.command(kind, wire.number(1, 1)))
+    connection.data_received(wire.command(kind, **{f"{kind.removeprefix('close_')}_id": 1}))
     assert endpoint.errors == [reason]
 
 
@@ -174,14 +175,14 @@ async def test_a_late_publish_ends_no_connection_on_which_it_has_written_nothing
             unused.connection.max_message_bytes = 1
         publisher = PulsarPublisher(client, now_ms)
 
-        async def shares(topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+        async def shares(topic: str, metadata: Sequence[Any]) -> list[tuple[TopicProducer, list[int]]]:
             return [(unused, [0]), (silent, [1])]
 
         monkeypatch.setattr(publisher, "_shares", shares)
         outcomes = await publisher.publish("t", [Outgoing(b"{}"), Outgoing(b"{}")])
         assert [type(each) for each in outcomes] == [expected, OutcomeUnknown]
         assert [each.is_open for each in connections] == [True, False]
-        assert late.kinds.count(wire.SEND) == 1
+        assert late.kinds.count("send") == 1
         await client.close()
         await late.until(lambda: not late.open)
 
@@ -191,25 +192,25 @@ async def test_nothing_is_written_when_no_time_is_left_for_an_answer(monkeypatch
     late = LateServer()
     late.answers.set()
 
-    def slow(message: Outgoing, now: int) -> Encoded:
+    def slow(message: Outgoing, now: int) -> Any:
         time.sleep(0.7)
-        return encode(message, now)
+        return native(message, now)
 
-    monkeypatch.setattr("babelgate.brokers.pulsar.publish.encode", slow)
+    monkeypatch.setattr("babelgate.brokers.pulsar.publish.native", slow)
     async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 1)
         producer = _producer(await client.service())
         publisher = PulsarPublisher(client, now_ms)
 
-        async def shares(topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+        async def shares(topic: str, metadata: Sequence[Any]) -> list[tuple[TopicProducer, list[int]]]:
             await asyncio.sleep(0.7)
             return [(producer, [0])]
 
         monkeypatch.setattr(publisher, "_shares", shares)
         with pytest.raises(BrokerUnavailable, match="no producer within 1 s"):
             await publisher.publish("t", [Outgoing(b"{}")])
-        assert wire.SEND not in late.kinds
+        assert "send" not in late.kinds
         assert producer.is_open
         await client.close()
         await late.until(lambda: not late.open)

@@ -30,8 +30,10 @@ def block(section: str, name: str) -> Any:
 
 def read(body: bytes, **properties: str) -> ReadMessage:
     """A message with these properties, as it is read."""
-    encoded = b"".join(wire.pair(4, name.replace("_", "-"), value) for name, value in properties.items())
-    (found,) = read_entry(wire.fields_of(encoded + wire.number(9, len(body))), body)
+    metadata = wire.MessageMetadata(uncompressed_size=len(body))
+    for name, value in properties.items():
+        metadata.properties.add(key=name.replace("_", "-").encode(), value=value.encode())
+    (found,) = read_entry(metadata, body)
     assert found is not None
     return found
 

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.harness.local import certify
 
 TOPIC = "persistent://public/default/orders"
 _REDIRECT, _CONNECT = 0, 1
-_NOBODY = wire.text(1, "pulsar://127.0.0.1:1")
+_NOBODY = {"brokerServiceUrl": "pulsar://127.0.0.1:1"}
 """The address without TLS, which is of no use here."""
 
 
@@ -30,26 +31,26 @@ class LookupBroker:
 
     def __init__(self) -> None:
         self.address = ""
-        self.answer = b""
+        self.answer: dict[str, Any] = {}
         self.proxied: list[str] = []
         self.authoritative: list[bool] = []
 
-    def leads_to(self, broker: LookupBroker, kind: int, more: bytes = b"") -> None:
+    def leads_to(self, broker: LookupBroker, kind: int, **more: Any) -> None:
         """Let a lookup lead to ``broker``."""
-        self.answer = _NOBODY + wire.text(2, f"pulsar+ssl://{broker.address}") + wire.number(3, kind) + more
+        self.answer = {**_NOBODY, "brokerServiceUrlTls": f"pulsar+ssl://{broker.address}", "response": kind, **more}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one client."""
         try:
             while size := int.from_bytes(await reader.readexactly(4), "big"):
-                kind, body, _ = wire.read_command(await reader.readexactly(size))
-                fields = wire.read(body)
-                if kind == wire.CONNECT:
-                    self.proxied.append(fields.get(6, b"").decode())
-                    writer.write(wire.command(wire.CONNECTED, wire.text(1, "broker") + wire.number(2, 21)))
-                elif kind == wire.LOOKUP:
-                    self.authoritative.append(bool(fields.get(3, 0)))
-                    writer.write(wire.command(wire.LOOKUP_RESPONSE, self.answer + wire.number(4, fields[2])))
+                kind, fields, _ = wire.read_command(await reader.readexactly(size))
+                if kind == "connect":
+                    self.proxied.append(fields.proxy_to_broker_url)
+                    writer.write(wire.command("connected", server_version=b"broker", protocol_version=21))
+                elif kind == "lookupTopic":
+                    self.authoritative.append(fields.authoritative)
+                    answer = {**self.answer, "request_id": fields.request_id}
+                    writer.write(wire.command("lookupTopicResponse", **answer))
         except asyncio.IncompleteReadError:
             pass
         finally:
@@ -79,7 +80,7 @@ async def client_of(service: LookupBroker, directory: Path) -> AsyncIterator[Pul
 async def test_a_lookup_is_redirected_to_the_addresses_with_tls(tmp_path: Path) -> None:
     await asyncio.to_thread(certify, tmp_path)
     async with broker(tmp_path) as service, broker(tmp_path) as other, broker(tmp_path) as owner:
-        service.leads_to(other, _REDIRECT, wire.number(5, 1))
+        service.leads_to(other, _REDIRECT, authoritative=True)
         other.leads_to(owner, _CONNECT)
         async with client_of(service, tmp_path) as client:
             await client.owner(TOPIC)
@@ -90,7 +91,7 @@ async def test_a_lookup_is_redirected_to_the_addresses_with_tls(tmp_path: Path) 
 async def test_a_proxy_leads_to_the_owner(tmp_path: Path) -> None:
     await asyncio.to_thread(certify, tmp_path)
     async with broker(tmp_path) as service, broker(tmp_path) as owner:
-        service.leads_to(owner, _CONNECT, wire.number(8, 1))
+        service.leads_to(owner, _CONNECT, proxy_through_service_url=True)
         async with client_of(service, tmp_path) as client:
             await client.owner(TOPIC)
             assert (service.proxied, owner.proxied) == (["", owner.address], [])
@@ -99,7 +100,7 @@ async def test_a_proxy_leads_to_the_owner(tmp_path: Path) -> None:
 async def test_an_owner_without_an_address_with_tls(tmp_path: Path) -> None:
     await asyncio.to_thread(certify, tmp_path)
     async with broker(tmp_path) as service:
-        service.answer = _NOBODY + wire.number(3, _CONNECT)
+        service.answer = {**_NOBODY, "response": _CONNECT}
         async with client_of(service, tmp_path) as client:
             with pytest.raises(BrokerUnavailable, match="has no address for such connections"):
                 await client.owner(TOPIC)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from babelgate.brokers.pulsar import wire
@@ -87,6 +85,36 @@ async def test_a_field_of_another_wire_type_in_a_batch_is_none(wrong: bytes) -> 
     assert second is not None
     assert [first.body, second.body] == [BODY, BODY]
     assert second.headers == {"a": "b"}
+
+
+UNREADABLE = {
+    "encrypted": (field(11, 3), field(14, field(1, b"key"))),
+    "without messages": (field(11, 0),),
+    "with a negative number of messages": (field(11, 2**64 - 1),),
+    "with more messages than it has": (field(11, 4),),
+    "of an unknown compression": (field(11, 3), field(8, 99)),
+}
+
+
+@pytest.mark.parametrize("more", UNREADABLE.values(), ids=list(UNREADABLE))
+async def test_a_batch_that_cannot_be_read_is_one_message_with_its_bytes(more: tuple[bytes, ...]) -> None:
+    payload = batched(b"", b"", b"")
+    entry = await _received(metadata(payload, *more), payload)
+    messages = entry.messages()
+    assert set(range(len(messages))) == entry.left
+    first, *others = messages
+    assert first is not None
+    assert first.body == payload
+    assert not any(others)
+
+
+@pytest.mark.parametrize("damage", [field(4, b"\xff"), b"\x07", field(4, b"abc")[:-1]])
+async def test_metadata_that_cannot_be_read_is_part_of_the_bytes(damage: bytes) -> None:
+    damaged = metadata(BODY) + damage
+    entry = await _received(damaged, BODY)
+    (message,) = entry.messages()
+    assert message is not None
+    assert message.body == len(damaged).to_bytes(4, "big") + damaged + BODY
 
 
 @pytest.mark.pulsar

@@ -12,12 +12,13 @@ from typing import Any
 import pulsar
 import pytest
 
-from babelgate.brokers.pulsar import wire
 from tests.brokers.pulsar.harness import client, subscribe
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.proxy import Proxy, proxy
 
 _PATIENCE_MS = 60_000
+_SEND_RECEIPT = 7
+"""A BaseCommand.Type of PulsarApi.proto."""
 
 
 @asynccontextmanager
@@ -56,7 +57,7 @@ async def test_it_sends_a_message_without_an_answer_again(server: PulsarServer, 
 
         def cut_the_receipt(answer: bytes) -> bytes:
             nonlocal cuts
-            if answer[8:10] == bytes((0x08, wire.SEND_RECEIPT)) and not cuts:
+            if answer[8:10] == bytes((0x08, _SEND_RECEIPT)) and not cuts:
                 cuts += 1
                 running.cut()
                 return b""

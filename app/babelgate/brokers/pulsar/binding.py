@@ -161,14 +161,15 @@ class PulsarBinding:
         except ValueError as error:
             raise BrokerRejected(self.name, str(error)) from error
         fields: dict[str, Any] = {}
-        if made.key is not None:
-            fields["partition_key"] = key_text(made.key, is_base64=made.base64)
-        if made.event:
-            fields["event_timestamp"] = made.event
-        if made.due:
-            fields["deliver_at"] = made.due
-        headers = {name: NativeHeader("string", value) for name, value in made.properties.items()}
-        assigned = ("deliver_at",) if made.due else ()
+        if made.HasField("partition_key"):
+            key = made.partition_key.decode()
+            fields["partition_key"] = key_text(key, is_base64=made.partition_key_b64_encoded)
+        if made.event_time:
+            fields["event_timestamp"] = made.event_time
+        if made.deliver_at_time:
+            fields["deliver_at"] = made.deliver_at_time
+        headers = {each.key.decode(): NativeHeader("string", each.value.decode()) for each in made.properties}
+        assigned = ("deliver_at",) if made.deliver_at_time else ()
         return [NativeWrite("send", {"topic": target.topic}, fields, headers, message.body, assigned)]
 
     async def reserve(

@@ -15,7 +15,6 @@ import httpx
 from babelgate.brokers.bounded import within
 from babelgate.brokers.connect import CONNECT_SECONDS, Closable, ConnectPause, SharedConnect, replaced
 from babelgate.brokers.errors import translating
-from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import NOT_FOUND, PulsarError, translate
 from babelgate.brokers.pulsar.url import PulsarSettings
@@ -124,16 +123,15 @@ class PulsarClient(Closable):
         authoritative = False
         for _ in range(_MAX_REDIRECTS):
             with translating(translate, self.broker):
-                body = wire.text(1, topic) + wire.number(3, int(authoritative))
-                answer = await connection.request(wire.LOOKUP, body)
-            kind = answer.get(3, _CONNECT)
-            url = (answer.get(2) if self.settings.tls is not None else answer.get(1)) or b""
+                answer = await connection.request("lookupTopic", topic=topic, authoritative=authoritative)
+            kind = answer.response if answer.HasField("response") else _CONNECT
+            url = answer.brokerServiceUrl if self.settings.tls is None else answer.brokerServiceUrlTls
             if not self.settings.single_address:
-                connection = await self._connected(self._address(url.decode(), bool(answer.get(8))))
+                connection = await self._connected(self._address(url, answer.proxy_through_service_url))
             if kind == _CONNECT:
                 self._owners.keep(topic, connection)
                 return connection
-            authoritative = bool(answer.get(5))
+            authoritative = answer.authoritative
         raise BrokerUnavailable(self.broker, f"no broker serves the topic after {_MAX_REDIRECTS} redirects")
 
     def forget(self, topic: str) -> None:
@@ -151,13 +149,14 @@ class PulsarClient(Closable):
             with translating(translate, self.broker):
                 try:
                     connection = await self.service()
-                    body = wire.text(1, topic) + wire.number(6, int(create))
-                    answer = await connection.request(wire.PARTITIONS, body)
+                    answer = await connection.request(
+                        "partitionMetadata", topic=topic, metadata_auto_creation_enabled=create
+                    )
                 except PulsarError as error:
                     if error.code in NOT_FOUND and not create:
                         return []
                     raise
-            known = now + _PARTITIONS_SECONDS, answer.get(1, 0)
+            known = now + _PARTITIONS_SECONDS, answer.partitions
             self._partitions.keep(topic, known)
         count = known[1]
         return [f"{topic}{PARTITION}{number}" for number in range(count)] if count else [topic]
@@ -166,8 +165,8 @@ class PulsarClient(Closable):
         """The persistent topics of the namespace, each partition by itself. Raises BabelgateError."""
         with translating(translate, self.broker):
             connection = await self.service()
-            answer = await connection.request(wire.TOPICS, wire.text(2, self.settings.namespace))
-        return [topic.decode() for topic in answer.get(wire.REPEATED, ())]
+            answer = await connection.request("getTopicsOfNamespace", namespace=self.settings.namespace)
+        return list(answer.topics)
 
     async def close(self) -> None:
         """Disconnect; idempotent. Later calls fail while this is ``closed``."""

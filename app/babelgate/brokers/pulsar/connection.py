@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError
-from babelgate.brokers.pulsar.wire import FieldList, Fields, MalformedFrame
+from babelgate.brokers.pulsar.wire import MalformedFrame
 from babelgate.runtime.background import BackgroundTasks
 
 PING_SECONDS = 30.0
@@ -21,34 +21,6 @@ _SIZE = struct.Struct(">I")
 _MAX_FRAME = 1 << 30
 _CLIENT = "babelgate"
 
-_ASKED_FIELD = {
-    wire.SUBSCRIBE: 5,
-    wire.PRODUCER: 3,
-    wire.ACK: 8,
-    wire.CLOSE_CONSUMER: 2,
-    wire.PARTITIONS: 2,
-    wire.LOOKUP: 2,
-    wire.CONSUMER_STATS: 1,
-    wire.LAST_MESSAGE_ID: 2,
-    wire.TOPICS: 1,
-}
-"""The field of a request that has its number."""
-
-_ANSWER_FIELDS = {
-    wire.SUCCESS: (1, 0, 0),
-    wire.ERROR: (1, 2, 3),
-    wire.PRODUCER_SUCCESS: (1, 0, 0),
-    wire.PARTITIONS_RESPONSE: (2, 4, 5),
-    wire.LOOKUP_RESPONSE: (4, 6, 7),
-    wire.CONSUMER_STATS_RESPONSE: (1, 2, 3),
-    wire.LAST_MESSAGE_ID_RESPONSE: (2, 0, 0),
-    wire.TOPICS_RESPONSE: (1, 0, 0),
-    wire.ACK_RESPONSE: (6, 4, 5),
-}
-"""The fields of an answer with the number of its request, an error's code, and its text; 0 where it has no error."""
-
-_TOPICS_FIELD = 2
-
 Credentials = Callable[[], Awaitable[tuple[str, bytes]]]
 """The name of a method of authentication, and its data; ("", b"") for none."""
 
@@ -56,7 +28,7 @@ Credentials = Callable[[], Awaitable[tuple[str, bytes]]]
 class Endpoint(Protocol):
     """A producer or a consumer on a connection. Each method is called in the event loop."""
 
-    def received(self, kind: int, fields: FieldList, rest: bytes) -> None:
+    def received(self, kind: str, fields: Any, rest: bytes) -> None:
         """A command for it, with the bytes behind the command."""
 
     def lost(self, error: ConnectionEnded) -> None:
@@ -74,12 +46,12 @@ class PulsarConnection(asyncio.Protocol):
         self._credentials = credentials
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._requests: dict[int, asyncio.Future[Fields]] = {}
+        self._requests: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
         self.producers: dict[int, Endpoint] = {}
         self.consumers: dict[int, Endpoint] = {}
         """Who has the commands for a producer, or a consumer, by its number; later ones are dropped."""
-        self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        self._connected: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pongs: list[asyncio.Future[None]] = []
         self._refreshing: BackgroundTasks[None] = BackgroundTasks()
         self.heard = 0
@@ -97,18 +69,16 @@ class PulsarConnection(asyncio.Protocol):
     async def open(self, proxied: str | None) -> None:
         """Introduce this client. ``proxied``: the broker to which a Pulsar proxy leads. Raises the broker's errors."""
         method, secret = await self._credentials()
-        body = wire.text(1, _CLIENT) + wire.number(4, wire.PROTOCOL_VERSION)
+        fields: dict[str, Any] = {"client_version": _CLIENT, "protocol_version": wire.PROTOCOL_VERSION}
         if method:
-            body += wire.text(5, method) + wire.data(3, secret)
+            fields |= {"auth_method_name": method, "auth_data": secret}
         if proxied is not None:
-            body += wire.text(6, proxied)
-        # It can refresh its credentials.
-        body += wire.data(10, wire.number(1, 1))
-        self.write(wire.command(wire.CONNECT, body))
-        answer: Fields = await self._connected
-        self.version = answer.get(2, 0)
-        self.server = bytes(answer.get(1, b"")).decode("utf-8", "replace")
-        self.max_message_bytes = answer.get(3) or self.max_message_bytes
+            fields["proxy_to_broker_url"] = proxied
+        self.write(wire.command("connect", **fields, feature_flags={"supports_auth_refresh": True}))
+        answer = await self._connected
+        self.version = answer.protocol_version
+        self.server = answer.server_version.decode("utf-8", "replace")
+        self.max_message_bytes = answer.max_message_size or self.max_message_bytes
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
 
     def write(self, frame: bytes) -> None:
@@ -117,14 +87,14 @@ class PulsarConnection(asyncio.Protocol):
             raise ConnectionEnded("the connection was closed")
         self._transport.write(frame)
 
-    async def request(self, kind: int, body: bytes) -> Fields:
-        """Send a command with the fields in ``body``; the fields of its answer. Raises PulsarError and
+    async def request(self, kind: str, **fields: Any) -> Any:
+        """Send a command with these fields; the fields of its answer. Raises PulsarError and
         ConnectionEnded."""
         request = next(self._numbers)
-        answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._requests[request] = answer
         try:
-            self.write(wire.command(kind, body + wire.number(_ASKED_FIELD[kind], request)))
+            self.write(wire.command(kind, **fields, request_id=request))
             return await answer
         finally:
             self._requests.pop(request, None)
@@ -132,7 +102,7 @@ class PulsarConnection(asyncio.Protocol):
     async def ping(self) -> None:
         """One round trip. Raises ConnectionEnded."""
         pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.write(wire.command(wire.PING, b""))
+        self.write(wire.command("ping"))
         self._pongs.append(pong)
         await pong
 
@@ -188,42 +158,38 @@ class PulsarConnection(asyncio.Protocol):
         del buffer[:position]
 
     def _receive(self, frame: bytes) -> None:
-        kind, body, behind = wire.read_command(frame)
-        if kind in (wire.MESSAGE, wire.SEND_RECEIPT, wire.SEND_ERROR):
-            given = wire.fields_of(body)
-            endpoints = self.consumers if kind == wire.MESSAGE else self.producers
-            if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
-                endpoint.received(kind, given, frame[behind:])
-        elif kind in _ANSWER_FIELDS:
-            given = wire.fields_of(body)
-            fields = dict(given)
-            if kind == wire.TOPICS_RESPONSE:
-                fields[wire.REPEATED] = [value for number, value in given if number == _TOPICS_FIELD]
-            self._answer(kind, fields)
-        elif kind == wire.PING:
-            self.write(wire.command(wire.PONG, b""))
-        elif kind == wire.PONG:
+        kind, fields, behind = wire.read_command(frame)
+        if kind in ("message", "send_receipt", "send_error"):
+            endpoint = (
+                self.consumers.get(fields.consumer_id) if kind == "message" else self.producers.get(fields.producer_id)
+            )
+            if endpoint is not None:
+                endpoint.received(kind, fields, frame[behind:])
+        elif kind == "ping":
+            self.write(wire.command("pong"))
+        elif kind == "pong":
             for pong in self._pongs:
                 if not pong.done():
                     pong.set_result(None)
             self._pongs.clear()
-        elif kind == wire.CONNECTED:
+        elif kind == "connected":
             if not self._connected.done():
-                self._connected.set_result(wire.read(body))
-        elif kind == wire.AUTH_CHALLENGE:
+                self._connected.set_result(fields)
+        elif kind == "authChallenge":
             self._refreshing.start(self._refresh())
-        elif kind in (wire.CLOSE_PRODUCER, wire.CLOSE_CONSUMER):
-            is_producer = kind == wire.CLOSE_PRODUCER
-            endpoints, closed = (self.producers, "producer") if is_producer else (self.consumers, "consumer")
-            if (endpoint := endpoints.pop(wire.read(body).get(1, 0), None)) is not None:
+        elif kind in ("close_producer", "close_consumer"):
+            closed = kind.removeprefix("close_")
+            endpoints = self.producers if closed == "producer" else self.consumers
+            if (endpoint := endpoints.pop(getattr(fields, f"{closed}_id"), None)) is not None:
                 endpoint.lost(ConnectionEnded(f"the broker has closed the {closed}"))
+        elif hasattr(fields, "request_id"):
+            self._answer(fields)
 
-    def _answer(self, kind: int, fields: Fields) -> None:
-        request, code, message = _ANSWER_FIELDS[kind]
+    def _answer(self, fields: Any) -> None:
         error = None
-        if code and code in fields:
-            error = PulsarError(fields[code], fields.get(message, b"").decode("utf-8", "replace"))
-        answer = self._requests.get(fields.get(request, -1))
+        if any(field.name == "error" for field, _ in fields.ListFields()):
+            error = PulsarError(fields.error, fields.message.decode("utf-8", "replace"))
+        answer = self._requests.get(fields.request_id)
         if answer is None and error is not None and not self._connected.done():
             # An error before CONNECTED answers CONNECT.
             answer = self._connected
@@ -238,9 +204,9 @@ class PulsarConnection(asyncio.Protocol):
         """Answer the broker's question for fresh credentials."""
         try:
             method, secret = await self._credentials()
-            answer = wire.data(2, wire.text(1, method) + wire.data(2, secret))
-            body = wire.text(1, _CLIENT) + answer + wire.number(3, wire.PROTOCOL_VERSION)
-            self.write(wire.command(wire.AUTH_RESPONSE, body))
+            answer = {"auth_method_name": method, "auth_data": secret}
+            fields = {"client_version": _CLIENT, "protocol_version": wire.PROTOCOL_VERSION}
+            self.write(wire.command("authResponse", response=answer, **fields))
         except Exception as error:
             self.drop(f"no fresh credentials: {error}")
 
@@ -252,7 +218,7 @@ class PulsarConnection(asyncio.Protocol):
             self.drop(f"the broker was silent for {PING_SECONDS:g} s")
             return
         self._heard_before = self.heard
-        self.write(wire.command(wire.PING, b""))
+        self.write(wire.command("ping"))
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
 
     def _end(self, error: ConnectionEnded) -> None:

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
@@ -23,6 +23,7 @@ _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
 _EARLIEST = 1
 _INDIVIDUAL = 0
+_WORD = (1 << 64) - 1
 
 _READ = 1_000
 """Permits of a reader."""
@@ -42,14 +43,6 @@ class Extent(NamedTuple):
     last: EntryId
 
 
-class Counts(NamedTuple):
-    """What the broker says of a consumer. ``backlog``: entries of its subscription that are not acknowledged, those
-    that are held or delayed among them; ``unacked``: messages that this consumer holds."""
-
-    backlog: int
-    unacked: int
-
-
 class Entry:
     """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
     many messages it has for the broker; ``due``: in Unix ms. ``number``: an entry that comes again has another one."""
@@ -61,7 +54,7 @@ class Entry:
         consumer: TopicConsumer,
         place: EntryId,
         redeliveries: int,
-        metadata: wire.FieldList,
+        metadata: Any,
         payload: bytes,
         unacked: int | None,
     ) -> None:
@@ -70,7 +63,7 @@ class Entry:
         self.number = next(_numbers)
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
-        positions = range(max(self.size, 1))
+        positions = range(self.size)
         self.left = {each for each in positions if unacked is None or unacked >> each & 1}
         self._metadata = metadata
         self._payload = payload
@@ -90,7 +83,7 @@ class Entry:
         """Its messages, by their positions. Read once."""
         if self._read is None:
             self._read = read_entry(self._metadata, self._payload)
-            self._metadata, self._payload = (), b""
+            self._metadata, self._payload = None, b""
         return self._read
 
 
@@ -127,28 +120,27 @@ class TopicConsumer:
 
         Raises PulsarError and ConnectionEnded.
         """
-        rest = wire.number(13, _EARLIEST)
-        if key_shared:
-            rest += wire.data(17, wire.number(1, 0))
-        await self._subscribe(SUBSCRIPTION, _KEY_SHARED if key_shared else _SHARED, rest)
+        rest: dict[str, Any] = {"keySharedMeta": {"keySharedMode": 0}} if key_shared else {}
+        kind = _KEY_SHARED if key_shared else _SHARED
+        await self._subscribe(SUBSCRIPTION, kind, initialPosition=_EARLIEST, **rest)
 
     async def open_reader(self, name: str, first: EntryId = _BEGINNING) -> None:
         """Read the topic from its beginning, or from an entry, by a subscription ``name`` of its own, which ends
         with this consumer. It shows what is delayed, held or acknowledged, too. Raises PulsarError and
         ConnectionEnded."""
         self._is_reader = True
-        await self._subscribe(name, _EXCLUSIVE, wire.number(8, 0) + wire.entry_id(9, first))
+        await self._subscribe(name, _EXCLUSIVE, durable=False, start_message_id=wire.entry_id(first))
 
-    async def _subscribe(self, name: str, kind: int, rest: bytes) -> None:
+    async def _subscribe(self, name: str, kind: int, **rest: Any) -> None:
         self.connection.consumers[self._id] = self
-        body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, kind) + wire.number(4, self._id)
+        fields = {"topic": self.topic, "subscription": name, "subType": kind, "consumer_id": self._id, **rest}
         try:
-            await self.connection.request(wire.SUBSCRIBE, body + rest)
+            await self.connection.request("subscribe", **fields)
         except BaseException:
             # The broker may subscribe it after all, and would keep its share of the keys for it.
             with suppress(ConnectionEnded):
-                body = wire.number(1, self._id) + wire.number(2, self.connection.number())
-                self.connection.write(wire.command(wire.CLOSE_CONSUMER, body))
+                number = self.connection.number()
+                self.connection.write(wire.command("close_consumer", consumer_id=self._id, request_id=number))
             self.connection.consumers.pop(self._id, None)
             raise
         if not self.is_open:
@@ -157,34 +149,35 @@ class TopicConsumer:
     def flow(self, count: int) -> None:
         """Let the broker send ``count`` more messages. Raises ConnectionEnded."""
         self.permits += count
-        self.connection.write(wire.command(wire.FLOW, wire.number(1, self._id) + wire.number(2, count)))
+        self.connection.write(wire.command("flow", consumer_id=self._id, messagePermits=count))
 
-    async def counts(self) -> Counts:
-        """What the broker says; what it had sent before has arrived then. Raises PulsarError and ConnectionEnded."""
-        answer = await self.connection.request(wire.CONSUMER_STATS, wire.number(4, self._id))
-        return Counts(answer.get(15, 0), answer.get(9, 0))
+    async def counts(self) -> Any:
+        """What the broker says; what it had sent before has arrived then. ``msgBacklog``: entries of the subscription
+        that are not acknowledged, those that are held or delayed among them; ``unackedMessages``: messages that this
+        consumer holds. Raises PulsarError and ConnectionEnded."""
+        return await self.connection.request("consumerStats", consumer_id=self._id)
 
     async def extent(self) -> Extent:
         """Where the backlog is. The broker reads the last entry of the topic for its answer. Raises PulsarError, also
         where it cannot read that, and ConnectionEnded."""
-        answer = await self.connection.request(wire.LAST_MESSAGE_ID, wire.number(1, self._id))
-        return Extent(wire.entry_id_of(answer[3]) if 3 in answer else None, wire.entry_id_of(answer[1]))
+        answer = await self.connection.request("getLastMessageId", consumer_id=self._id)
+        acked = answer.consumer_mark_delete_position if answer.HasField("consumer_mark_delete_position") else None
+        return Extent(acked and wire.entry_id_of(acked), wire.entry_id_of(answer.last_message_id))
 
     async def ack(self, places: Sequence[EntryId]) -> None:
         """Acknowledge entries, which any consumer of the subscription may hold; returns after the broker's receipt.
 
         Raises PulsarError and ConnectionEnded.
         """
-        await self.connection.request(wire.ACK, self._ack(places))
+        await self.connection.request("ack", **self._ack(places))
 
     def acked_before(self, place: EntryId) -> None:
         """Acknowledge an entry once more, which has arrived after its acknowledgement. Raises ConnectionEnded."""
-        self.connection.write(wire.command(wire.ACK, self._ack([place])))
+        self.connection.write(wire.command("ack", **self._ack([place])))
         self.settled(place)
 
-    def _ack(self, places: Sequence[EntryId]) -> bytes:
-        body = wire.number(1, self._id) + wire.number(2, _INDIVIDUAL)
-        return body + b"".join(wire.entry_id(3, place) for place in places)
+    def _ack(self, places: Sequence[EntryId]) -> dict[str, Any]:
+        return {"consumer_id": self._id, "ack_type": _INDIVIDUAL, "message_id": list(map(wire.entry_id, places))}
 
     def settled(self, place: EntryId) -> None:
         """Note that an entry is acknowledged, if this consumer has it."""
@@ -193,8 +186,8 @@ class TopicConsumer:
 
     def redeliver(self, place: EntryId) -> None:
         """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""
-        body = wire.number(1, self._id) + wire.entry_id(2, place)
-        self.connection.write(wire.command(wire.REDELIVER, body))
+        fields = {"consumer_id": self._id, "message_ids": [wire.entry_id(place)]}
+        self.connection.write(wire.command("redeliverUnacknowledgedMessages", **fields))
 
     async def close(self) -> None:
         """End it; what it holds is delivered again, uncounted. Waits for the broker's answer; raises nothing."""
@@ -204,27 +197,27 @@ class TopicConsumer:
         self.connection.consumers.pop(self._id, None)
         # With its connection, the consumer has ended, too.
         with suppress(Exception):
-            await self.connection.request(wire.CLOSE_CONSUMER, wire.number(1, self._id))
+            await self.connection.request("close_consumer", consumer_id=self._id)
 
-    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
-        """Take an entry. One with a wrong checksum is asked for again, because the fault may be on the way. If it has
-        the fault again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
-        known = dict(fields)
+    def received(self, kind: str, fields: Any, rest: bytes) -> None:
+        """Take an entry. A damaged one is asked for again, because the fault may be on the way. If it has the fault
+        again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
+        place = wire.entry_id_of(fields.message_id)
         try:
-            metadata, payload = wire.split_message(rest)
-        except wire.WrongChecksum as error:
-            _throttled.warning("a message arrived with a wrong checksum", topic=self.topic)
+            metadata, payload = wire.read_message(rest)
+        except wire.DamagedMessage as error:
+            _throttled.warning(str(error), topic=self.topic)
             # How many permits it took is in the part that is damaged.
             self.permits = 0
-            if not known.get(3) and not self._is_reader:
+            if not fields.redelivery_count and not self._is_reader:
                 self.flow(1)
-                self.redeliver(wire.entry_id_of(known.get(2, b"")))
+                self.redeliver(place)
                 return
-            metadata, payload = b"", error.damaged
-        words = [value for number, value in fields if number == 4]
-        unacked = sum(word << 64 * position for position, word in enumerate(words)) if words else None
-        place = wire.entry_id_of(known.get(2, b""))
-        entry = Entry(self, place, known.get(3, 0), wire.fields_of(metadata), payload, unacked)
+            metadata, payload = wire.MessageMetadata(), error.damaged
+        unacked = None
+        if fields.ack_set:
+            unacked = sum((word & _WORD) << 64 * position for position, word in enumerate(fields.ack_set))
+        entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
         self.permits -= len(entry.left)
         self.entries[place] = entry
         self._arrived(entry)
@@ -245,7 +238,7 @@ async def read_entries(
     permits = most or _READ
     try:
         # Nothing is acknowledged, so the backlog is what there is to read.
-        left = most or (await reader.counts()).backlog
+        left = most or (await reader.counts()).msgBacklog
         while left > 0:
             if reader.permits <= permits // 2:
                 reader.flow(permits)

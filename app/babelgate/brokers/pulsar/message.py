@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import cramjam
 import lz4.block
@@ -18,7 +18,7 @@ from msgspec import Struct
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.pulsar import wire
-from babelgate.brokers.pulsar.wire import FieldList, MalformedFrame
+from babelgate.brokers.pulsar.wire import MalformedFrame
 
 JOB, TRACE, MESSAGE_ID = "bq-job", "bq-trace-id", "bq-message-id"
 VERSION, LANGUAGE, ATTEMPTS, DELAY = "bq-schema-version", "bq-source-lang", "bq-attempts", "bq-delay"
@@ -30,28 +30,6 @@ CONTRACT: Final = frozenset({JOB, TRACE, MESSAGE_ID, VERSION, LANGUAGE, ATTEMPTS
 
 _ATTEMPTS = re.compile(r"[0-9]{1,10}")
 _MAX_ATTEMPTS = 2**31 - 1
-
-# Fields of MessageMetadata.
-_PRODUCER, _SEQUENCE, _PUBLISHED, _PROPERTY, _KEY, _COMPRESSION, _SIZE = 1, 2, 3, 4, 6, 8, 9
-_COUNT, _EVENT, _ENCRYPTED, _KEY_BASE64, _ORDERING, _DUE, _NULL, _CHUNKS = 11, 12, 14, 17, 18, 19, 25, 27
-
-# Fields of SingleMessageMetadata.
-_ONE_SIZE, _ONE_GONE = 3, 4
-
-
-class _Numbers(NamedTuple):
-    """The numbers of the fields that a message has, alone or in a producer's batch."""
-
-    property: int
-    key: int
-    base64: int
-    ordering: int
-    event: int
-    null: int
-
-
-_ALONE = _Numbers(_PROPERTY, _KEY, _KEY_BASE64, _ORDERING, _EVENT, _NULL)
-_IN_BATCH = _Numbers(1, 2, 6, 7, 5, 9)
 
 MAX_BYTES = 67_108_864
 """The most bytes of a payload, ours: a producer declares up to 4 GiB, and a broker takes 5 MiB of compressed ones
@@ -76,14 +54,6 @@ class PulsarParts(Struct, frozen=True):
         return self.key if self.ordering is None else self.ordering.hex()
 
 
-class Encoded(Struct, frozen=True):
-    """A message to send: its metadata without its producer, and its payload. ``key``: decides on the partition."""
-
-    metadata: bytes
-    payload: bytes
-    key: str | None
-
-
 class ReadMessage(Struct, frozen=True):
     """A message as it was read. ``version``: see Delivery.unsupported_version; ``attempts``: see
     Delivery.declared_attempts."""
@@ -95,19 +65,8 @@ class ReadMessage(Struct, frozen=True):
     carried: PulsarParts | None
 
 
-class PulsarFields(Struct, frozen=True):
-    """The native fields of a message, by the names of Pulsar's clients."""
-
-    properties: Mapping[str, str]
-    key: str | None
-    base64: bool
-    ordering: bytes | None
-    event: int
-    due: int
-
-
-def native(message: Outgoing, now_ms: int) -> PulsarFields:
-    """The native fields of a message, which is due ``delay_seconds`` after ``now_ms``, in Unix ms.
+def native(message: Outgoing, now_ms: int) -> Any:
+    """The metadata of a message without its producer; it is due ``delay_seconds`` after ``now_ms``, in Unix ms.
 
     A copy keeps the keys, the job on which consumers route it, and a schema version that consumers refuse.
     """
@@ -122,72 +81,54 @@ def native(message: Outgoing, now_ms: int) -> PulsarFields:
         if (version := unsupported_version(kept.get(VERSION))) is not None:
             properties[VERSION] = version
     properties.pop(DELAY, None)
-    due = 0
+    made = wire.MessageMetadata(publish_time=now_ms, uncompressed_size=len(message.body))
     failure = message.failure
     if failure is not None and failure.attempts and (failure.expired or EXPIRED in kept):
         properties[EXPIRED] = "1"
     if message.delay_seconds > 0:
         delay = math.ceil(message.delay_seconds * 1000)
-        due = now_ms + delay
+        made.deliver_at_time = now_ms + delay
         properties[DELAY] = str(delay)
-    for name, value in message.headers.items():
-        if name not in CONTRACT:
-            properties[name] = value
-    if carried is None:
-        return PulsarFields(properties, message.ordering_key, False, None, event, due)
-    key, is_base64 = (message.ordering_key, False) if message.ordering_key else (carried.key, carried.base64)
-    return PulsarFields(properties, key, is_base64, carried.ordering, carried.event or event, due)
+    properties |= {name: value for name, value in message.headers.items() if name not in CONTRACT}
+    for name, value in properties.items():
+        made.properties.add(key=name.encode(), value=value.encode())
+    key = message.ordering_key
+    if carried is not None:
+        if not key:
+            key = carried.key
+            if carried.base64:
+                made.partition_key_b64_encoded = True
+        if carried.ordering is not None:
+            made.ordering_key = carried.ordering
+        event = carried.event or event
+    if key is not None:
+        made.partition_key = key.encode()
+    if event:
+        made.event_time = event
+    return made
 
 
-def encode(message: Outgoing, now_ms: int) -> Encoded:
-    """The message for :func:`babelgate.brokers.pulsar.wire.send`."""
-    made = native(message, now_ms)
-    parts = [wire.number(_PUBLISHED, now_ms)]
-    parts += [wire.pair(_PROPERTY, name, value) for name, value in made.properties.items()]
-    if made.key is not None:
-        parts.append(wire.text(_KEY, made.key))
-    parts.append(wire.number(_SIZE, len(message.body)))
-    if made.event:
-        parts.append(wire.number(_EVENT, made.event))
-    if made.base64:
-        parts.append(wire.number(_KEY_BASE64, 1))
-    if made.ordering is not None:
-        parts.append(wire.data(_ORDERING, made.ordering))
-    if made.due:
-        parts.append(wire.number(_DUE, made.due))
-    return Encoded(b"".join(parts), message.body, made.key)
-
-
-def metadata_of(producer: bytes, sequence: int, encoded: Encoded) -> bytes:
-    """The metadata of a message. ``producer``: the encoded field with its name."""
-    return b"".join((producer, wire.number(_SEQUENCE, sequence), encoded.metadata))
-
-
-def read_entry(metadata: FieldList, payload: bytes) -> list[ReadMessage | None]:
+def read_entry(metadata: Any, payload: bytes) -> list[ReadMessage | None]:
     """The messages of an entry; None for one that a compaction has removed.
 
     What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
     """
-    known = dict(metadata)
-    if _ENCRYPTED not in known and known.get(_CHUNKS, 1) <= 1:
+    is_batch, count = metadata.HasField("num_messages_in_batch"), metadata.num_messages_in_batch
+    if not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
         try:
-            content = decompressed(known.get(_COMPRESSION, 0), payload, known.get(_SIZE, 0))
-            if _COUNT in known:
-                return _batch(content, known[_COUNT])
-            return [_message(content, metadata, _ALONE)]
+            content = decompressed(metadata.compression, payload, metadata.uncompressed_size)
+            return _batch(content, count) if is_batch else [_message(content, metadata)]
         except (ValueError, MalformedFrame):
-            if _COUNT in known:
-                # Nothing but the whole batch can be handed out, and acknowledged.
-                properties = [each for each in metadata if each[0] == _PROPERTY]
-                return [_message(payload, properties, _ALONE)] + [None] * (known[_COUNT] - 1)
-    fields = [each for each in metadata if each[0] != _NULL]
-    return [_message(payload, fields, _ALONE)]
+            if is_batch:
+                metadata = wire.MessageMetadata(properties=metadata.properties)
+    metadata.ClearField("null_value")
+    # Nothing but the whole entry can be handed out, and acknowledged.
+    return [_message(payload, metadata)] + [None] * (count - 1)
 
 
-def size_and_due(metadata: FieldList) -> tuple[int, int]:
+def size_and_due(metadata: Any) -> tuple[int, int]:
     """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
-    known = dict(metadata)
-    return known.get(_COUNT, 1), known.get(_DUE, 0)
+    return max(metadata.num_messages_in_batch, 1), metadata.deliver_at_time
 
 
 def partition_of(key: str, count: int) -> int:
@@ -205,6 +146,8 @@ def key_text(key: str, *, is_base64: bool) -> str:
 
 
 def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
+    if count < 1:
+        raise MalformedFrame("a batch without messages")
     found: list[ReadMessage | None] = []
     position = 0
     for _ in range(count):
@@ -212,32 +155,30 @@ def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
         position += 4
         if size > len(content) - position:
             raise MalformedFrame("a batch ends in a message")
-        fields = wire.fields_of(content[position : position + size])
+        one = wire.read(wire.SingleMessageMetadata, content[position : position + size])
         position += size
-        known = dict(fields)
-        length = max(known.get(_ONE_SIZE, 0), 0)
-        body = content[position : position + length]
-        position += length
-        if position > len(content):
+        end = position + max(one.payload_size, 0)
+        if end > len(content):
             raise MalformedFrame("a batch ends in a message")
-        found.append(None if known.get(_ONE_GONE) else _message(body, fields, _IN_BATCH))
+        found.append(None if one.compacted_out else _message(content[position:end], one))
+        position = end
     return found
 
 
-def _message(body: bytes, fields: FieldList, numbers: _Numbers) -> ReadMessage:
-    """The message with this body, or with an empty one where ``fields`` say so."""
-    known = dict(fields)
+def _message(body: bytes, fields: Any) -> ReadMessage:
+    """The message with this body, or with an empty one where ``fields``, its metadata, say so."""
     contract: dict[str, str] = {}
     headers: dict[str, str] = {}
-    for name, value in wire.pairs_of([value for number, value in fields if number == numbers.property]):
+    for each in fields.properties:
+        name, value = each.key.decode("utf-8", "replace"), each.value.decode("utf-8", "replace")
         (contract if name in CONTRACT else headers)[name] = value
-    key, ordering, event = known.get(numbers.key), known.get(numbers.ordering), known.get(numbers.event, 0)
+    key = fields.partition_key.decode("utf-8", "replace") if fields.HasField("partition_key") else None
+    ordering = fields.ordering_key if fields.HasField("ordering_key") else None
     carried = None
-    if key is not None or ordering is not None or event or contract:
-        text = None if key is None else key.decode("utf-8", "replace")
-        carried = PulsarParts(text, bool(known.get(numbers.base64)), ordering, event, contract)
+    if key is not None or ordering is not None or fields.event_time or contract:
+        carried = PulsarParts(key, fields.partition_key_b64_encoded, ordering, fields.event_time, contract)
     return ReadMessage(
-        b"" if known.get(numbers.null) else body,
+        b"" if fields.null_value else body,
         headers or NO_HEADERS,
         unsupported_version(contract.get(VERSION)),
         _declared(contract.get(ATTEMPTS)),

@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from babelgate.brokers.batching import Batch
 from babelgate.brokers.binding import Outcome, Outgoing
@@ -17,7 +18,7 @@ from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
-from babelgate.brokers.pulsar.message import Encoded, encode, metadata_of, partition_of
+from babelgate.brokers.pulsar.message import native, partition_of
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerRejected, OutcomeUnknown
 from babelgate.runtime import turns
@@ -62,14 +63,14 @@ class TopicProducer:
         """
         connection = self.connection
         connection.producers[self._number] = self
-        body = wire.text(1, self.topic) + wire.number(2, self._number) + wire.text(13, SUBSCRIPTION)
+        fields = {"topic": self.topic, "producer_id": self._number, "initial_subscription_name": SUBSCRIPTION}
         try:
-            answer = await connection.request(wire.PRODUCER, body)
+            answer = await connection.request("producer", **fields)
         except BaseException:
             # The broker may create it after all.
             self._close()
             raise
-        self._name = wire.data(1, answer.get(2, b""))
+        self._name = answer.producer_name
 
     def retire(self) -> None:
         """End it as soon as the broker has answered all that it has sent."""
@@ -80,31 +81,31 @@ class TopicProducer:
     def _close(self) -> None:
         self.connection.producers.pop(self._number, None)
         with suppress(ConnectionEnded):
-            body = wire.number(1, self._number) + wire.number(2, self.connection.number())
-            self.connection.write(wire.command(wire.CLOSE_PRODUCER, body))
+            number = self.connection.number()
+            self.connection.write(wire.command("close_producer", producer_id=self._number, request_id=number))
 
-    def send(self, window: _Window, positions: Sequence[int], several: Sequence[Encoded]) -> None:
-        """Write messages. Raises ConnectionEnded where nothing is written."""
+    def send(self, window: _Window, several: Sequence[tuple[int, Any, bytes]]) -> None:
+        """Write messages: the position of each in ``window``, its metadata and its payload. Raises ConnectionEnded
+        where nothing is written."""
         if not self.is_open:
             # The broker would close the connection, which others use.
             raise ConnectionEnded("the producer was closed")
         frames = []
-        for position, encoded in zip(positions, several, strict=True):
+        for position, metadata, payload in several:
             sequence = next(self._sequences)
-            metadata = metadata_of(self._name, sequence, encoded)
+            metadata.producer_name, metadata.sequence_id = self._name, sequence
             self._pending[sequence] = window, position
-            frames.append(wire.send(self._number, sequence, metadata, encoded.payload))
+            frames.append(wire.send(self._number, sequence, metadata.SerializeToString(), payload))
         self.connection.write(b"".join(frames))
 
-    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
-        known = dict(fields)
-        found = self._pending.pop(known.get(2, -1), None)
+    def received(self, kind: str, fields: Any, rest: bytes) -> None:
+        found = self._pending.pop(fields.sequence_id, None)
         if found is None:
             return
         window, position = found
         error = None
-        if kind == wire.SEND_ERROR:
-            error = PulsarError(known.get(3, 0), known.get(4, b"").decode("utf-8", "replace"))
+        if kind == "send_error":
+            error = PulsarError(fields.error, fields.message.decode("utf-8", "replace"))
         window.settle(position, error)
         if self._is_retired and not self._pending:
             self._close()
@@ -130,29 +131,29 @@ class PulsarPublisher:
         loop = asyncio.get_running_loop()
         until = loop.time() + client.timeout_seconds
         now = self._clock()
-        encoded = await turns.mapped(lambda message: encode(message, now), messages, size=_size)
+        metadata = await turns.mapped(lambda message: native(message, now), messages, size=_size)
         window = _Window(len(messages), _UNCONFIRMED)
         late = f"no producer within {client.timeout_seconds:g} s"
         async with answering(until - loop.time(), translate, client.broker, reason=late):
-            shares = await self._shares(topic, encoded)
+            shares = await self._shares(topic, metadata)
         written = []
         for producer, positions in shares:
             limit = producer.connection.max_message_bytes
             fitting = []
             for position in positions:
-                size = len(encoded[position].payload) + len(encoded[position].metadata) + _FRAME_BYTES
+                size = len(messages[position].body) + metadata[position].ByteSize() + _FRAME_BYTES
                 if size > limit:
                     window.settle(position, too_large(messages[position], size - limit, client.broker))
                 else:
-                    fitting.append(position)
+                    fitting.append((position, metadata[position], messages[position].body))
             if not fitting:
                 continue
             try:
-                producer.send(window, fitting, [encoded[position] for position in fitting])
+                producer.send(window, fitting)
                 written.append(producer)
             except ConnectionEnded as error:
                 unavailable = translate(error, client.broker, written=False)
-                for position in fitting:
+                for position, _, _ in fitting:
                     window.settle(position, unavailable)
         if not await window.wait(until):
             # What the broker confirms later was not published for anybody, so its connections are not used again.
@@ -169,15 +170,16 @@ class PulsarPublisher:
             return outcome
         return translate(outcome, self._client.broker, written=True).without_frames()
 
-    async def _shares(self, topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+    async def _shares(self, topic: str, metadata: Sequence[Any]) -> list[tuple[TopicProducer, list[int]]]:
         """The producers, and the positions of the messages of each: by key, else any one partition for the call."""
         topics = await self._client.partitions(topic, create=True)
         if len(topics) == 1:
-            return [(await self._producer(topics[0]), list(range(len(encoded))))]
+            return [(await self._producer(topics[0]), list(range(len(metadata))))]
         anywhere = random.randrange(len(topics))
         positions: dict[int, list[int]] = {}
-        for position, each in enumerate(encoded):
-            partition = anywhere if each.key is None else partition_of(each.key, len(topics))
+        for position, each in enumerate(metadata):
+            is_keyed = each.HasField("partition_key")
+            partition = partition_of(each.partition_key.decode(), len(topics)) if is_keyed else anywhere
             positions.setdefault(partition, []).append(position)
         return [(await self._producer(topics[partition]), those) for partition, those in positions.items()]
 

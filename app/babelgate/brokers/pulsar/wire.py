@@ -1,62 +1,45 @@
-"""The frames of Pulsar's binary protocol: commands as bytes, and their fields.
+"""The frames of Pulsar's binary protocol: https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/
 
-Frames and commands: https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/. Messages of Protocol Buffers are
-written and read here field by field, by the numbers in PulsarApi.proto. Every command's type is also the number of its
-field.
+The messages of Protocol Buffers are those of ``pulsar.proto``, which is read when this module is imported.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from typing import Any, Final
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 from google_crc32c import extend
 from google_crc32c import value as crc32c
 from msgspec import Struct
 
-CONNECT, CONNECTED, SUBSCRIBE, PRODUCER, SEND, SEND_RECEIPT, SEND_ERROR, MESSAGE, ACK, FLOW = range(2, 12)
-SUCCESS, ERROR, CLOSE_PRODUCER, CLOSE_CONSUMER, PRODUCER_SUCCESS, PING, PONG, REDELIVER = range(13, 21)
-PARTITIONS, PARTITIONS_RESPONSE, LOOKUP, LOOKUP_RESPONSE, CONSUMER_STATS, CONSUMER_STATS_RESPONSE = range(21, 27)
-LAST_MESSAGE_ID, LAST_MESSAGE_ID_RESPONSE = 29, 30
-TOPICS, TOPICS_RESPONSE = 32, 33
-AUTH_CHALLENGE, AUTH_RESPONSE, ACK_RESPONSE = 36, 37, 38
-
 PROTOCOL_VERSION: Final = 21
 """The newest version whose commands are known here: v21 has the answers of CONSUMER_STATS and ACK that are used."""
-
-Fields = Mapping[int, Any]
-"""Values by field number: whole numbers, and slices of bytes. The last one counts where a field is repeated."""
-
-FieldList = Sequence[tuple[int, Any]]
-"""The same with all values of repeated fields, in order."""
-
-REPEATED: Final = 0
-"""The key of the values of a repeated field, where an answer has one: the topics of TOPICS_RESPONSE."""
 
 _FRAME = struct.Struct(">II")
 _SIZE = struct.Struct(">I")
 _CHECKSUM, _ENTRY_METADATA = b"\x0e\x01", b"\x0e\x02"
 
-_SMALL = [bytes((number,)) for number in range(128)]
-_WORD, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
+_MASK = (1 << 64) - 1
 
-_KEY = b"\x0a"
-_VALUE_OF = {length: bytes((0x12, length)) for length in range(128)}
-"""The heads of the fields of a KeyValue: the value's by its length."""
+_MESSAGE = re.compile(r"message (\w+) \{(.*?)\}", re.DOTALL)
+_FIELD = re.compile(r"(optional|repeated) (\w+) (\w+) = (\d+);")
 
 
 class MalformedFrame(Exception):
     """Bytes that are not of the protocol."""
 
 
-class WrongChecksum(Exception):
-    """A message whose metadata and payload are not those that its producer sent. ``damaged``: the size of
-    the metadata in four bytes, the metadata and the payload."""
+class DamagedMessage(Exception):
+    """A message with a wrong checksum, or with metadata that cannot be read. ``damaged``: the size of the metadata in
+    four bytes, the metadata and the payload."""
 
-    def __init__(self, damaged: bytes) -> None:
+    def __init__(self, reason: str, damaged: bytes) -> None:
         self.damaged = damaged
-        super().__init__("the checksum of a message is wrong")
+        super().__init__(reason)
 
 
 class EntryId(Struct, frozen=True):
@@ -66,57 +49,35 @@ class EntryId(Struct, frozen=True):
     entry: int
 
 
-def varint(value: int) -> bytes:
-    """``value``, from 0, in base 128; a negative one as 64 bits in two's complement."""
-    if 0 <= value < 128:
-        return _SMALL[value]
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    written = bytearray()
-    while value > 127:
-        written.append(value & 127 | 128)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
+def _classes(source: str) -> dict[str, Any]:
+    """The classes of the messages in ``source``, which has no other form of a field."""
+    file = descriptor_pb2.FileDescriptorProto(name="babelgate/pulsar.proto", package="babelgate.pulsar")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for name, fields in _MESSAGE.findall(source):
+        message = file.message_type.add(name=name)
+        for label, kind, field, number in _FIELD.findall(fields):
+            added = message.field.add(name=field, number=int(number))
+            added.label = kinds.LABEL_REPEATED if label == "repeated" else kinds.LABEL_OPTIONAL
+            if kind[0].isupper():
+                added.type_name = f".babelgate.pulsar.{kind}"
+            added.type = kinds.TYPE_MESSAGE if kind[0].isupper() else getattr(kinds, f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = pool.FindFileByName(file.name).message_types_by_name
+    return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
 
 
-def number(field: int, value: int) -> bytes:
-    """A field with a whole number."""
-    return varint(field << 3) + varint(value)
+_NAMES = _classes(resources.files(__package__).joinpath("pulsar.proto").read_text(encoding="utf-8"))
+BaseCommand = _NAMES["BaseCommand"]
+MessageMetadata = _NAMES["MessageMetadata"]
+SingleMessageMetadata = _NAMES["SingleMessageMetadata"]
+_TYPES = {name: each.number for name, each in BaseCommand.DESCRIPTOR.fields_by_name.items()}
+_KINDS = {number: name for name, number in _TYPES.items()}
 
 
-def data(field: int, value: bytes) -> bytes:
-    """A field with bytes, or with a message that is encoded already."""
-    return b"".join((varint(field << 3 | _BYTES), varint(len(value)), value))
-
-
-def text(field: int, value: str) -> bytes:
-    """A field with a text."""
-    return data(field, value.encode())
-
-
-def pair(field: int, key: str, value: str) -> bytes:
-    """A field with a KeyValue."""
-    return data(field, text(1, key) + text(2, value))
-
-
-def pairs_of(several: Iterable[bytes]) -> list[tuple[str, str]]:
-    """The texts of KeyValues. Bytes that are not UTF-8 are replaced."""
-    found = []
-    for each in several:
-        behind = each[1] + 2 if len(each) > 3 else 0
-        if each[:1] == _KEY and each[behind : behind + 2] == _VALUE_OF.get(len(each) - behind - 2) and behind < 130:
-            # As every client writes a short one: the key, then the value, and nothing else.
-            key, value = each[2:behind], each[behind + 2 :]
-        else:
-            fields = read(each)
-            key, value = fields.get(1, b""), fields.get(2, b"")
-        found.append((key.decode("utf-8", "replace"), value.decode("utf-8", "replace")))
-    return found
-
-
-def command(kind: int, body: bytes) -> bytes:
-    """The frame of a command."""
-    encoded = number(1, kind) + data(kind, body)
+def command(kind: str, **fields: Any) -> bytes:
+    """The frame of a command, by the name of its field in BaseCommand."""
+    encoded: bytes = BaseCommand(type=_TYPES[kind], **{kind: fields}).SerializeToString()
     return _FRAME.pack(len(encoded) + 4, len(encoded)) + encoded
 
 
@@ -125,78 +86,44 @@ def send(producer: int, sequence: int, metadata: bytes, payload: bytes) -> bytes
 
     https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/#message-commands
     """
-    encoded = number(1, SEND) + data(SEND, number(1, producer) + number(2, sequence))
+    base = BaseCommand(type=6)
+    base.send.producer_id = producer
+    base.send.sequence_id = sequence
+    encoded = base.SerializeToString()
     head = _FRAME.pack(len(encoded) + len(metadata) + len(payload) + 14, len(encoded))
     sized = _SIZE.pack(len(metadata)) + metadata
     checksum = _SIZE.pack(extend(crc32c(sized), payload))
     return b"".join((head, encoded, _CHECKSUM, checksum, sized, payload))
 
 
-def entry_id(field: int, place: EntryId) -> bytes:
-    """A field with a MessageIdData."""
-    return data(field, number(1, place.ledger) + number(2, place.entry))
-
-
-def entry_id_of(encoded: bytes) -> EntryId:
-    """The place in a MessageIdData."""
-    fields = read(encoded)
-    return EntryId(fields.get(1, 0), fields.get(2, 0))
-
-
-def fields_of(encoded: bytes) -> FieldList:
-    """Each field with its number, in order. Raises MalformedFrame."""
-    found: list[tuple[int, Any]] = []
-    position, end = 0, len(encoded)
+def read(kind: Any, encoded: bytes) -> Any:
+    """The message of the class ``kind`` in ``encoded``. Raises MalformedFrame."""
     try:
-        while position < end:
-            # Most numbers have one byte, and a call for each would be half of the work.
-            tag = encoded[position]
-            position += 1
-            if tag > 127:
-                tag, position = _varint(encoded, position - 1)
-            kind = tag & 7
-            value: Any
-            if kind == _BYTES:
-                length = encoded[position]
-                position += 1
-                if length > 127:
-                    length, position = _varint(encoded, position - 1)
-                value = encoded[position : position + length]
-                position += length
-            elif kind == _WORD:
-                value = encoded[position]
-                position += 1
-                if value > 127:
-                    value, position = _varint(encoded, position - 1)
-            elif kind in (_DOUBLE, _FLOAT):
-                length = 8 if kind == _DOUBLE else 4
-                value = encoded[position : position + length]
-                position += length
-            else:
-                raise MalformedFrame(f"a field of the unknown kind {kind}")
-            found.append((tag >> 3, value))
-    except IndexError:
-        raise MalformedFrame("it ends in a field") from None
-    if position != end:
-        raise MalformedFrame("it ends in a field")
-    return found
+        return kind.FromString(encoded)
+    except DecodeError as error:
+        raise MalformedFrame(str(error)) from None
 
 
-def read(encoded: bytes) -> Fields:
-    """The fields by number. Raises MalformedFrame."""
-    return dict(fields_of(encoded))
+def entry_id(place: EntryId) -> dict[str, int]:
+    """The fields of a MessageIdData. Numbers below 0 are those of 64 bits in two's complement."""
+    return {"ledgerId": place.ledger & _MASK, "entryId": place.entry & _MASK}
 
 
-def read_command(frame: bytes) -> tuple[int, bytes, int]:
+def entry_id_of(fields: Any) -> EntryId:
+    """The place in a MessageIdData."""
+    return EntryId(fields.ledgerId, fields.entryId)
+
+
+def read_command(frame: bytes) -> tuple[str, Any, int]:
     """The kind of a command, its fields, and where the rest of the frame begins. Raises MalformedFrame."""
     size = _SIZE.unpack_from(frame)[0]
-    fields = read(frame[4 : 4 + size])
-    kind = fields.get(1, 0)
-    return kind, fields.get(kind, b""), 4 + size
+    base = read(BaseCommand, frame[4 : 4 + size])
+    kind = _KINDS.get(base.type, "")
+    return kind, getattr(base, kind, None), 4 + size
 
 
 def split_message(rest: bytes) -> tuple[bytes, bytes]:
-    """The metadata and the payload behind a MESSAGE. Raises MalformedFrame, and WrongChecksum."""
+    """The metadata and the payload behind a MESSAGE. Raises MalformedFrame, and DamagedMessage for a wrong checksum."""
     position = 0
     try:
         if rest[:2] == _ENTRY_METADATA:
@@ -204,7 +131,7 @@ def split_message(rest: bytes) -> tuple[bytes, bytes]:
         if rest[position : position + 2] == _CHECKSUM:
             position += 6
             if crc32c(rest[position:]) != _SIZE.unpack_from(rest, position - 4)[0]:
-                raise WrongChecksum(rest[position:])
+                raise DamagedMessage("a message arrived with a wrong checksum", rest[position:])
         size = _SIZE.unpack_from(rest, position)[0]
     except struct.error:
         raise MalformedFrame("it ends before the metadata") from None
@@ -212,19 +139,11 @@ def split_message(rest: bytes) -> tuple[bytes, bytes]:
     return rest[position : position + size], rest[position + size :]
 
 
-def _varint(encoded: bytes, position: int) -> tuple[int, int]:
-    value = encoded[position]
-    position += 1
-    if value < 128:
-        return value, position
-    value &= 127
-    shift = 7
-    while True:
-        byte = encoded[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise MalformedFrame("a number is too long")
+def read_message(rest: bytes) -> tuple[Any, bytes]:
+    """The MessageMetadata and the payload behind a MESSAGE. Raises MalformedFrame, and DamagedMessage."""
+    encoded, payload = split_message(rest)
+    try:
+        return read(MessageMetadata, encoded), payload
+    except MalformedFrame:
+        damaged = b"".join((_SIZE.pack(len(encoded)), encoded, payload))
+        raise DamagedMessage("a message arrived with metadata that cannot be read", damaged) from None
