@@ -23,7 +23,7 @@ MODULES = {
     "servicebus": ("azure.servicebus", "aiohttp"),
     "azure": ("azure.identity",),
     "kafka": ("confluent_kafka",),
-    "pulsar": ("google_crc32c", "lz4", "cramjam"),
+    "pulsar": ("google_crc32c", "lz4", "cramjam", "google.protobuf"),
     "artemis": ("proton", "cproton"),
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),

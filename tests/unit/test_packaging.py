@@ -57,8 +57,9 @@ def providers() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-# A package that many distributions share; what is not named comes with the SDK.
+# A package that many distributions share; what is not named of OpenTelemetry comes with the SDK.
 SHARED = {
+    "google.protobuf": "protobuf",
     "opentelemetry.exporter.otlp.proto.grpc": "opentelemetry-exporter-otlp-proto-grpc",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry.proto": "opentelemetry-exporter-otlp-proto-http",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.consumer import Entry, TopicConsumer
+from babelgate.brokers.pulsar.message import CONTRACT, DELAY, PulsarParts, native
 from babelgate.brokers.pulsar.publish import TopicProducer
 from babelgate.brokers.pulsar.url import settings_of
 from tests.brokers.pulsar.harness import PulsarBroker
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.world import World, data
 
+NOW = 1_764_520_000_000
 BODY = b'{"job":"urn:a","trace_id":"t","data":{"n":1},"meta":{"id":"i","schema_version":1},"attempts":0}'
 
 
@@ -77,7 +82,7 @@ async def _received(metadata: bytes, payload: bytes) -> Entry:
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
 async def test_a_field_of_another_wire_type_in_a_batch_is_none(wrong: bytes) -> None:
-    """So the clients for Java and Go read it. Both messages have their bodies, and the second one has its property."""
+    """To Protocol Buffers it is an unknown field. Both messages have their bodies, and the second one its property."""
     payload = batched(wrong, field(1, KEY_VALUE))
     entry = await _received(metadata(payload, field(11, 2)), payload)
     first, second = entry.messages()
@@ -85,6 +90,41 @@ async def test_a_field_of_another_wire_type_in_a_batch_is_none(wrong: bytes) -> 
     assert second is not None
     assert [first.body, second.body] == [BODY, BODY]
     assert second.headers == {"a": "b"}
+
+
+@given(
+    body=st.binary(max_size=300),
+    headers=st.dictionaries(st.text().filter(lambda name: name not in CONTRACT), st.text(), max_size=3),
+    ordering_key=st.none() | st.text(min_size=1),
+    delay=st.sampled_from([0, 1.5, 86_400]),
+    carried=st.none()
+    | st.builds(
+        PulsarParts,
+        key=st.none() | st.text(),
+        base64=st.booleans(),
+        ordering=st.none() | st.binary(),
+        event=st.integers(0, 2**63 - 1),
+        contract=st.just({}),
+    ),
+)
+def test_metadata_is_written_byte_for_byte_as_the_protocol_has_it(
+    body: bytes, headers: dict[str, str], ordering_key: str | None, delay: float, carried: PulsarParts | None
+) -> None:
+    message = Outgoing(body, headers, ordering_key, delay, carried=carried, is_envelope=False)
+    properties = headers if not delay else {DELAY: str(round(delay * 1000)), **headers}
+    parts = carried or PulsarParts(None, False, None, 0, {})
+    key = ordering_key or parts.key
+    expected = [
+        field(3, NOW),
+        *(field(4, field(1, name.encode()) + field(2, value.encode())) for name, value in properties.items()),
+        *([] if key is None else [field(6, key.encode())]),
+        field(9, len(body)),
+        *([field(12, parts.event)] if parts.event else []),
+        *([field(17, 1)] if parts.base64 and not ordering_key else []),
+        *([] if parts.ordering is None else [field(18, parts.ordering)]),
+        *([field(19, NOW + round(delay * 1000))] if delay else []),
+    ]
+    assert native(message, NOW).SerializeToString() == b"".join(expected)
 
 
 UNREADABLE = {

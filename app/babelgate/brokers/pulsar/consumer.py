@@ -23,7 +23,6 @@ _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
 _EARLIEST = 1
 _INDIVIDUAL = 0
-_WORD = (1 << 64) - 1
 
 _READ = 1_000
 """Permits of a reader."""
@@ -161,8 +160,9 @@ class TopicConsumer:
         """Where the backlog is. The broker reads the last entry of the topic for its answer. Raises PulsarError, also
         where it cannot read that, and ConnectionEnded."""
         answer = await self.connection.request("getLastMessageId", consumer_id=self._id)
-        acked = answer.consumer_mark_delete_position if answer.HasField("consumer_mark_delete_position") else None
-        return Extent(acked and wire.entry_id_of(acked), wire.entry_id_of(answer.last_message_id))
+        is_known = answer.HasField("consumer_mark_delete_position")
+        acked = wire.entry_id_of(answer.consumer_mark_delete_position) if is_known else None
+        return Extent(acked, wire.entry_id_of(answer.last_message_id))
 
     async def ack(self, places: Sequence[EntryId]) -> None:
         """Acknowledge entries, which any consumer of the subscription may hold; returns after the broker's receipt.
@@ -216,7 +216,7 @@ class TopicConsumer:
             metadata, payload = wire.MessageMetadata(), error.damaged
         unacked = None
         if fields.ack_set:
-            unacked = sum((word & _WORD) << 64 * position for position, word in enumerate(fields.ack_set))
+            unacked = sum(word << 64 * position for position, word in enumerate(fields.ack_set))
         entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
         self.permits -= len(entry.left)
         self.entries[place] = entry

@@ -105,7 +105,7 @@ class QueueConsumers(Closable):
             counts = [await consumers[0].counts()]
         else:
             counts = await asyncio.gather(*(each.counts() for each in consumers))
-        return [(each, found.msgBacklog - self._held(each.topic)) for each, found in zip(consumers, counts, strict=True)]
+        return [(each, its.msgBacklog - self._held(each.topic)) for each, its in zip(consumers, counts, strict=True)]
 
     def _held(self, topic: str) -> int:
         return sum(len(each.entries) for each in self.all() if each.topic == topic)

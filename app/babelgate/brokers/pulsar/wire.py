@@ -25,6 +25,7 @@ _CHECKSUM, _ENTRY_METADATA = b"\x0e\x01", b"\x0e\x02"
 
 _MASK = (1 << 64) - 1
 
+# The only forms of a message and of a field in pulsar.proto.
 _MESSAGE = re.compile(r"message (\w+) \{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(optional|repeated) (\w+) (\w+) = (\d+);")
 
@@ -50,7 +51,8 @@ class EntryId(Struct, frozen=True):
 
 
 def _classes(source: str) -> dict[str, Any]:
-    """The classes of the messages in ``source``, which has no other form of a field."""
+    """The classes of the messages in ``source``. They are in a pool of their own, so that no other program's
+    messages have the same names."""
     file = descriptor_pb2.FileDescriptorProto(name="babelgate/pulsar.proto", package="babelgate.pulsar")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in _MESSAGE.findall(source):
@@ -86,7 +88,7 @@ def send(producer: int, sequence: int, metadata: bytes, payload: bytes) -> bytes
 
     https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/#message-commands
     """
-    base = BaseCommand(type=6)
+    base = BaseCommand(type=_TYPES["send"])
     base.send.producer_id = producer
     base.send.sequence_id = sequence
     encoded = base.SerializeToString()
