@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.binding import PulsarBinding
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.consumer import Entry, TopicConsumer
@@ -168,6 +169,22 @@ async def test_a_batch_with_a_property_that_is_a_number_does_not_hold_up_its_que
     await process.publish({"n": 2})
     assert [data(await process.one()) for _ in range(3)] == [{"n": 1}, {"n": 1}, {"n": 2}]
     await world.close()
+
+
+@pytest.mark.pulsar
+async def test_a_batch_that_is_encrypted_is_acknowledged_with_its_only_message(
+    one: PulsarBinding, server: PulsarServer, queue: str
+) -> None:
+    """Each receive takes one message, so that the others of the batch are not read when the first one is settled."""
+    native_queue = one.native_queue(queue, {})
+    payload = batched(b"", b"", b"")
+    encrypted = field(14, field(1, b"key") + field(2, b"value"))
+    await _send(server, queue, metadata(payload, field(11, 3), encrypted), payload)
+    (delivery,) = await one.reserve(native_queue, 1, 30, 30)
+    assert delivery.body == payload
+    assert await one.ack(native_queue, [delivery.handle]) == [None]
+    assert await one.reserve(native_queue, 1, 0, 30) == []
+    assert (await one.stats(native_queue)).in_flight == 0
 
 
 async def _send(server: PulsarServer, queue: str, metadata: bytes, payload: bytes) -> None:

@@ -164,16 +164,15 @@ class PermitReceiver:
     async def _deliveries(self, taken: Sequence[Taken]) -> list[Delivery]:
         entries = list({each.entry.place: each.entry for each in taken}.values())
         await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
+        for entry in entries:
+            if entry.is_batch:
+                # A batch is acknowledged when all that can be handed out of it is settled.
+                entry.left.difference_update(at for at, message in enumerate(entry.messages()) if message is None)
         made = []
         for each in taken:
-            if not each.is_held:
-                continue
             message = each.entry.messages()[each.position]
-            if message is None:
-                # A compaction has removed it.
-                each.entry.left.discard(each.position)
-                continue
-            made.append(delivery_of(self._consumers, each, message))
+            if message is not None and each.is_held:
+                made.append(delivery_of(self._consumers, each, message))
         return made
 
 
