@@ -119,6 +119,9 @@ def test_an_entry_takes_no_more_than_it_counts(cache: Remembered) -> None:
 
 def _taken(remember: Callable[..., object], cache: Remembered, count: int) -> int:
     """The bytes that ``count`` entries take."""
+    gc.collect()
+    # The collection below then visits new objects only. They stay frozen, like those that pytest has collected.
+    gc.freeze()
     tracemalloc.start()
     try:
         for number in range(count):
