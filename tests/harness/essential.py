@@ -14,7 +14,6 @@ ESSENTIAL = (
     *(f"tests/brokers/{kind}/test_contract.py" for kind in registry.KINDS),
     "tests/e2e/test_kill.py::test_one_gateway",
     "tests/e2e/test_readme.py",
-    "tests/e2e/test_tutorial.py",
     "tests/pipeline/test_ingest.py::test_every_member_of_every_record_arrives",
 )
 """What ``make test`` runs, by beginnings of names: each broker's contract once, on its ordinary variant."""
