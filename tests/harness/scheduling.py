@@ -39,6 +39,7 @@ APART = (
     "tests/e2e/",
     "tests/brokers/test_lost_replies.py",
     "tests/brokers/test_network.py",
+    "tests/brokers/sqlite/test_unwritable.py",
     "tests/http/test_schemathesis.py",
     "tests/newer/",
 )

@@ -152,6 +152,7 @@ def test_what_shares_a_server_is_for_every_worker_once_it_is_ready() -> None:
             "tests/brokers/redis/test_contract.py::TestHung::test_a[redis]",
             "tests/brokers/redis/test_contract.py::TestHung::test_a",
         ),
+        ("tests/brokers/sqlite/test_unwritable.py::test_a[x]", "tests/brokers/sqlite/test_unwritable.py::test_a[x]"),
         ("tests/unit/test_ledger.py::test_a[x]", "tests/unit/test_ledger.py"),
         ("tests/brokers/redis/test_plain.py::TestIt::test_a", "tests/brokers/redis/test_plain.py::TestIt redis"),
         ("tests/http/test_stalls.py::test_a[kafka-peek: 24]", "tests/http/test_stalls.py kafka"),
