@@ -15,7 +15,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Nack, Reject, Settlement
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.runtimes import KEPT
-from tests.harness.garbage import without_collector
+from tests.harness.garbage import set_aside, without_collector
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding, MovingMemory
 from tests.harness.world import KEYS, draft
 
@@ -38,6 +38,7 @@ def use_others(gateway: Gateway, count: int, first: int = 0) -> None:
 
 @pytest.fixture(params=BROKERS)
 async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
+    set_aside()
     gateway = gateway_of(BROKERS[request.param]())
     yield gateway
     await gateway.close()

@@ -11,6 +11,7 @@ import pytest
 
 from babelgate.runtime.cache import PLAIN_BYTES, Cache, Recent
 from tests.harness.caches import CACHES, Remembered, bounds
+from tests.harness.garbage import set_aside
 
 BOUNDS = bounds()
 _NOISE = 2_000
@@ -119,9 +120,7 @@ def test_an_entry_takes_no_more_than_it_counts(cache: Remembered) -> None:
 
 def _taken(remember: Callable[..., object], cache: Remembered, count: int) -> int:
     """The bytes that ``count`` entries take."""
-    gc.collect()
-    # The collection below then visits new objects only. They stay frozen, like those that pytest has collected.
-    gc.freeze()
+    set_aside()
     tracemalloc.start()
     try:
         for number in range(count):
