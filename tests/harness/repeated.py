@@ -89,12 +89,12 @@ TABLE = (
         "The replies of ElasticMQ are lost in the same way.",
     ),
     Repeated(
-        r"tests/http/test_schemathesis\.py::\w+\[(?!sqlite|rabbitmq)\w+-everything\]",
+        r"tests/http/test_schemathesis\.py::\w+\[(?!sqlite|rabbitmq)\w+-(examples and coverage|fuzzing and chains)\]",
         "The HTTP layer is the same over each broker: all phases run over one in the process and one with a server.",
     ),
     Repeated(
         r"tests/http/test_schemathesis\.py::\w+\[(sqlite|rabbitmq)-examples\]",
-        "All phases have the examples in them.",
+        "The examples run there with the coverage.",
     ),
     Repeated(
         r"tests/e2e/test_kill\.py::test_(a_gateway_with_two_workers|two_replicas_\w+)\[(?!sqlite|redis|rabbitmq)",
