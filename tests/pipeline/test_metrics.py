@@ -18,9 +18,9 @@ from tests.pipeline.ingested import Run
 FACTS = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late", "created_at": START + 5, "bytes": 7}
 
 
-@pytest.fixture(params=[("spark",), ("duckdb", "spark")], ids=["spark", "duckdb and spark"])
+@pytest.fixture(params=[("spark", "duckdb"), ("duckdb", "spark")], ids=" and ".join)
 def run(spark, tmp_path, request):
-    """With both engines one goes on from the runs of the other."""
+    """Each engine goes on from the runs of the other; either makes the first one."""
     return Run(spark, tmp_path, request.param)
 
 

@@ -318,7 +318,7 @@ def test_a_spark_that_cannot_start_ends_it(lake: Lake, monkeypatch: pytest.Monke
 
 @pytest.mark.spark
 def test_spark_is_started_once(lake: Lake) -> None:
-    lake.put(list(Days(20, days=1).rows()))
+    lake.put(list(Days(20, days=2).rows()))
     conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
     with lake.measuring("--engine", "spark", "--master", "local[2]", *conf) as process:
         wait(process, lake.log, lambda: lake.measured() == len(lake.rows))
