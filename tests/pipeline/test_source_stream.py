@@ -14,6 +14,7 @@ import pytest
 
 from babelgate.pipeline.source import register
 from tests.harness.gateway import gateway
+from tests.pipeline.conftest import CONF
 from tests.pipeline.sending import body
 from tests.pipeline.test_source import run
 
@@ -104,25 +105,29 @@ def test_a_batch_that_failed_is_not_acked(source, running, tmp_path):
 
 
 PROGRAM = """
+import json
 import sys
 from pyspark.sql import SparkSession
 from babelgate.pipeline.source import register
 
-url, folder = sys.argv[1:]
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+url, folder, conf = sys.argv[1:]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config(map=json.loads(conf)).getOrCreate()
 register(spark)
 options = {"url": url, "queue": "q", "max_messages": "15", "wait_seconds": "1", "lease_seconds": "5"}
 rows = spark.readStream.format("babelgate").options(**options).load().select("message_id")
 query = rows.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
-query.start(folder + "/rows").awaitTermination()
+query.trigger(processingTime="1 second").start(folder + "/rows").awaitTermination()
 """
+
+FRUGAL = {key: CONF[key] for key in CONF if key == "spark.driver.extraJavaOptions" or ".codegen." in key}
 
 
 def program(running, folder):
     # Nothing is set by hand: the first python3 in PATH has no package of the pipeline.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
     environ["PATH"] = os.pathsep.join(["/usr/bin", "/bin", environ["PATH"]])
-    arguments = [sys.executable, "-c", PROGRAM, running.url, str(folder)]
+    arguments = [sys.executable, "-c", PROGRAM, running.url, str(folder), json.dumps(FRUGAL)]
     with (folder / "program.log").open("ab") as log:
         return subprocess.Popen(arguments, env=environ, stdout=log, stderr=log, start_new_session=True)
 
