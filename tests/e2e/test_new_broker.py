@@ -69,7 +69,7 @@ def test_it_touches_the_places_that_the_recipe_names(project: Path) -> None:
 
 
 def test_it_passes_the_contract(project: Path) -> None:
-    printed = python(project, "-m", "pytest", "-q", "-n0", "tests/brokers/toy")
+    printed = python(project, "-m", "pytest", "-q", "-n4", "tests/brokers/toy")
     assert int(re.findall(r"(\d+) passed", printed)[-1]) > 100, printed
 
 

@@ -36,7 +36,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_journal_kill.py": (600, _KILLS),
     "tests/e2e/test_kill.py": (600, _KILLS),
     "tests/e2e/test_monitoring.py": (900, "Prometheus waits as long as its rules say"),
-    "tests/e2e/test_new_broker.py": (900, "pytest runs a contract in it, one test after the other"),
+    "tests/e2e/test_new_broker.py": (900, "pytest runs a contract in it, and the tests of the tree"),
     "tests/e2e/test_openapi_tools.py": (600, _PROGRAMS),
     "tests/e2e/test_outages.py": (600, _KILLS),
     "tests/e2e/test_parking_kill.py": (600, _KILLS),
