@@ -27,7 +27,12 @@ KINDS = ("servicebus", "sqs", "artemis", "rabbitmq", "kafka", "pulsar")
 """The brokers with a server that all workers share: those that start fast come first. Redis starts in an instant and is
 emptied for each test, so that each worker has its own."""
 
-_SHARING = re.compile(r"tests/(brokers/\w+/test_contract|brokers/test_versions|e2e/test_kill|e2e/test_tracing)\.py::")
+_SHARING = re.compile(
+    r"tests/(brokers/\w+/test_contract|brokers/test_versions|e2e/test_kill|e2e/test_tracing"
+    r"|brokers/kafka/test_(conformance|message|push_order|removed|topics|transactions)"
+    r"|brokers/pulsar/test_(browse|checksums|client|conformance|interop|lookups|metadata|official_clients|push_order"
+    r"|rejected_client|two_receives))\.py::"
+)
 _ALONE = re.compile(
     r".*(::Test(Hung::\w+"
     r"|Life::test_(a_restart_of_the_broker_\w+|a_killed_broker_\w+|an_outage_\w+|the_overview_agrees)"
