@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import spark_jvm
 from tests.harness.gateway import gateway
 from tools import compose
 
@@ -92,7 +93,10 @@ def test_the_profile_measures_what_passes_the_gateway(tmp_path: Path) -> None:
         for name, value in found["gateway"]["environment"].items()
         if name.startswith(("BABELGATE_JOURNAL__", "BABELGATE_CONSOLE__"))
     }
-    scripts = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    scripts = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "JDK_JAVA_OPTIONS": spark_jvm.OPTIONS,
+    }
     own = tmp_path / "state"
     own.mkdir()
     with gateway(own, environ=variables) as process, process.client() as client:

@@ -172,7 +172,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/shop.py": ("processes",),
     "tests/harness/spark_cluster.py": ("pipeline",),
     "tests/harness/spark_driver.py": ("pipeline",),
-    "tests/harness/spark_jvm.py": ("pipeline",),
+    "tests/harness/spark_jvm.py": ("pipeline", "processes"),
     "tests/harness/terminal.py": ("processes",),
     "tests/harness/traced.py": ("http",),
     "tests/harness/tutorial.py": ("clients", "console", "processes"),
