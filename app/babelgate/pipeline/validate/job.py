@@ -139,10 +139,10 @@ def _run(
     began = time.monotonic()
     tasks = plan_tasks(files, reading.form)
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
-    place = store.unused(DATASETS, run)
-    counts = _write_rows(spark, store, tasks, reading, run, place, schemas)
+    folder_id = store.unused(DATASETS, run)
+    counts = _write_rows(spark, store, tasks, reading, run, folder_id, schemas)
     if schemas is not None:
-        counts["violations"] = _violations(store, place) if set(SCHEMA_FAULTS) & counts["reasons"].keys() else []
+        counts["violations"] = _violations(store, folder_id) if set(SCHEMA_FAULTS) & counts["reasons"].keys() else []
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
@@ -156,7 +156,7 @@ def _run(
         "counts": counts,
         "seconds": round(time.monotonic() - began, 3),
     }
-    return store.publish(DATASETS, place, facts)
+    return store.publish(DATASETS, folder_id, facts)
 
 
 def _write_rows(
@@ -165,18 +165,18 @@ def _write_rows(
     tasks: Sequence[Any],
     reading: ReadOptions,
     run: str,
-    place: str,
+    folder_id: str,
     schemas: bytes | None,
 ) -> dict[str, Any]:
-    """Write and count the rows of both datasets in one pass. ``run``: its id; ``place``: that of its folder."""
+    """Write and count the rows of both datasets in one pass. ``run``: its id; ``folder_id``: that of its folder."""
     with progress(spark, "validate"):
         if store.files.is_local:
-            return _counts(*_written_by_tasks(spark, store, tasks, reading, run, place, schemas))
+            return _counts(*_written_by_tasks(spark, store, tasks, reading, run, folder_id, schemas))
         numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
         task = partial(validate_batches, tasks=tasks, reading=reading, run=run, schemas=schemas)
         rows = numbers.mapInArrow(task, ddl(COLUMNS))
-        store.write_by(rows, "verdict", DATASETS, place)
-        return _counts(*_counted(store, place))
+        store.write_by(rows, "verdict", DATASETS, folder_id)
+        return _counts(*_counted(store, folder_id))
 
 
 def _written_by_tasks(
@@ -185,20 +185,20 @@ def _written_by_tasks(
     tasks: Sequence[Any],
     reading: ReadOptions,
     run: str,
-    place: str,
+    folder_id: str,
     schemas: bytes | None,
 ) -> tuple[Iterable[tuple[RowKind, int]], int]:
     """Let the tasks write their files, which takes half the time: Java then neither reads nor encodes the rows."""
-    staging = store.staging(place)
+    staging = store.staging(folder_id)
     folder = store.files.local_path(staging)
     task = partial(write_files, reading=reading, run=run, folder=folder, schemas=schemas)
     written = spark.sparkContext.parallelize(tasks, max(1, len(tasks))).map(task).collect()
     names = {name for each in written for name in each.files}
-    store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, place, names)
+    store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, folder_id, names)
     return [kind for each in written for kind in each.kinds], sum(each.body_bytes for each in written)
 
 
-def _counted(store: DatasetStore, run: str) -> tuple[Iterable[tuple[RowKind, int]], int]:
+def _counted(store: DatasetStore, folder_id: str) -> tuple[Iterable[tuple[RowKind, int]], int]:
     """The same of files that Spark wrote, wherever it can write."""
     from pyspark.sql import functions as f
 
@@ -207,7 +207,7 @@ def _counted(store: DatasetStore, run: str) -> tuple[Iterable[tuple[RowKind, int
     kinds: list[tuple[RowKind, int]] = []
     size = 0
     for dataset in DATASETS:
-        rows = store.read(dataset, run)
+        rows = store.read(dataset, folder_id)
         absent = {name: f.lit(None).cast(kind) for name, kind in columns.items() if name not in rows.columns}
         by = rows.withColumns(absent).groupBy("reason", lang, "rewritten", "has_dead_letter")
         for row in by.agg(f.count("*").alias("n"), f.sum("body_bytes").alias("bytes")).collect():
@@ -216,13 +216,13 @@ def _counted(store: DatasetStore, run: str) -> tuple[Iterable[tuple[RowKind, int
     return kinds, size
 
 
-def _violations(store: DatasetStore, run: str) -> list[dict[str, Any]]:
+def _violations(store: DatasetStore, folder_id: str) -> list[dict[str, Any]]:
     """The places that schemas refuse, with the number of bodies; those of most bodies first. An index of an array is
     ``*`` there."""
     from pyspark.sql import functions as f
 
     place = f.regexp_replace("violation.pointer", "/[0-9]+(?=/|$)", "/*").alias("pointer")
-    each = store.read("quarantined", run).select(
+    each = store.read("quarantined", folder_id).select(
         "job", "source_file", "source_at", f.explode("violations").alias("violation")
     )
     places = each.select("job", place, "violation.code", "source_file", "source_at").distinct()
