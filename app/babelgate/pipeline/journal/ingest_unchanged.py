@@ -11,7 +11,7 @@ from babelgate.pipeline.journal.ingest_batch import LandedFile
 from babelgate.pipeline.journal.reader import Snapshot, gaps, remove_leftover_batches, snapshot
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader, run_id, unchanged
-from babelgate.pipeline.storage.input_files import LITTLE_BYTES
+from babelgate.pipeline.storage.input_files import are_small
 from babelgate.pipeline.storage.nothing_new import done_under_lock, without_spark
 from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
 
@@ -63,10 +63,10 @@ def as_spark_spells(files: ArrowFiles, url: str) -> str:
 
 
 def has_landed_little(landing: str) -> bool:
-    """Whether ``landing`` is a local folder with segments of at most :data:`LITTLE_BYTES`."""
+    """Whether ``landing`` is a local folder with few bytes of segments: see :func:`are_small`."""
     try:
         landed = ArrowFiles(landing)
-        return landed.is_local and sum(each.size for each in _landed(landed)) <= LITTLE_BYTES
+        return landed.is_local and are_small(each.size for each in _landed(landed))
     except (OSError, ValueError):
         return False
 

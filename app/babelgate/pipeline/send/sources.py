@@ -19,7 +19,7 @@ from babelgate.envelope.options import MAX_ORDERING_KEY
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import FEW_RECORDS, snapshot
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
-from babelgate.pipeline.storage.input_files import LITTLE_BYTES
+from babelgate.pipeline.storage.input_files import are_small, contents
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.schemas import ddl
 from babelgate.terminal import printable
@@ -154,7 +154,7 @@ def inputs_of_files(urls: Sequence[str]) -> list[Any]:
     """What identifies the content of files. Raises UsageError, JobFailed."""
     from babelgate.pipeline.validate.job import list_input_files
 
-    return [[file.url, file.size, file.modified_ns] for file in list_input_files(urls)]
+    return contents(list_input_files(urls))
 
 
 def has_few_bodies(root: str, dataset: str) -> bool:
@@ -166,10 +166,10 @@ def has_few_bodies(root: str, dataset: str) -> bool:
 
 
 def has_small_files(urls: Sequence[str]) -> bool:
-    """Whether files have at most :data:`LITTLE_BYTES` together. Raises UsageError, JobFailed."""
+    """Whether files have few bytes: see :func:`are_small`. Raises UsageError, JobFailed."""
     from babelgate.pipeline.validate.job import list_input_files
 
-    return sum(file.size for file in list_input_files(urls)) <= LITTLE_BYTES
+    return are_small(file.size for file in list_input_files(urls))
 
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
@@ -193,7 +193,6 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
     tasks = plan_tasks(files, reading.form)
     task = partial(validate_batches, tasks=tasks, reading=reading, run="")
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(task, ddl(COLUMNS))
-    inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
     unread = f.col("reason").isin(*_UNREAD)
     replaced = {
         "message_id": f.concat_ws("@", *_IN_FILES),
@@ -202,7 +201,8 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
     }
     rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in replaced.items()})
     places = [Path(url).absolute().as_uri() if "://" not in url else url.rstrip("/") for url in urls]
-    return Source(_all_read(rows).withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
+    rows = _all_read(rows).withColumn("unread", f.when(unread, f.col("reason")))
+    return Source(rows, _IN_FILES, contents(files), places)
 
 
 def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = ()) -> Source:

@@ -6,7 +6,7 @@ read them as streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -56,6 +56,16 @@ def find(url: str, *, hidden: bool = False) -> list[InputFile]:
         return [_input_file(url, path, info)]
     below = system.get_file_info(fs.FileSelector(path, recursive=True))
     return sorted(_visible(url, path, below, hidden))
+
+
+def are_small(sizes: Iterable[int]) -> bool:
+    """Whether files of these sizes have at most :data:`LITTLE_BYTES` together."""
+    return sum(sizes) <= LITTLE_BYTES
+
+
+def contents(files: Iterable[InputFile]) -> list[list[Any]]:
+    """The content of each file as a JSON value, of which a run id is made: it differs once the file has changed."""
+    return [[file.url, file.size, file.modified_ns] for file in files]
 
 
 def _visible(url: str, root: str, below: list[Any], hidden: bool = False) -> Iterator[InputFile]:

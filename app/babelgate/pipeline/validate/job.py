@@ -16,7 +16,7 @@ from babelgate.pipeline.errors import JobFailed, QualityBroken
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
-from babelgate.pipeline.storage.input_files import LITTLE_BYTES, InputFile, find
+from babelgate.pipeline.storage.input_files import InputFile, are_small, contents, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import ddl
@@ -73,12 +73,11 @@ def validate(
     files = list_input_files(inputs)
     if not files:
         say(f"warning: {' '.join(inputs)}: there are no files to read")
-    made_of = [[file.url, file.size, file.modified_ns] for file in files]
     options = _options(reading, schemas)
-    run = run_id("validate", made_of, options)
+    run = run_id("validate", contents(files), options)
     done = None if force else unchanged(output, DATASETS, run)
     if done is None:
-        with launch.spark("validate", short=sum(file.size for file in files) <= LITTLE_BYTES) as spark:
+        with launch.spark("validate", short=are_small(file.size for file in files)) as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, store.lock("validate"), "validate"):
                 done = None if force else _completed(store, run)
