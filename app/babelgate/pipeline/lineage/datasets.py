@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from babelgate.pipeline.storage.datasets import folder
+from babelgate.pipeline.storage.input_files import S3_SCHEMES
 from babelgate.pipeline.storage.schemas import DATASETS
 
 _MOST_INPUTS = 100
 """The most inputs that an event names; a shell may expand a pattern to thousands of files."""
-_S3 = ("s3", "s3a", "s3n")
 
 
 class LineageDataset(NamedTuple):
@@ -59,7 +59,7 @@ def dataset_name(url: str) -> tuple[str, str]:
     # In Azure's URLs a container stands before the @.
     is_azure = parts.scheme.startswith(("abfs", "wasb")) and ":" not in parts.netloc
     authority = parts.netloc if is_azure else _without_user(parts.netloc)
-    scheme = "s3" if parts.scheme in _S3 else parts.scheme
+    scheme = "s3" if parts.scheme in S3_SCHEMES else parts.scheme
     return f"{scheme}://{authority}", parts.path.strip("/") or "/"
 
 

@@ -17,6 +17,11 @@ from pyarrow import fs
 LITTLE_BYTES = 4 * 1024 * 1024
 """Up to this size of all input files, Spark costs less with the settings of a short job: some 200,000 records."""
 
+S3_SCHEMES = "s3", "s3a", "s3n"
+"""Schemes of one store: that of its own clients, and those of Hadoop."""
+OBJECT_STORE_SCHEMES = (*S3_SCHEMES, "gs")
+"""Schemes of the stores where Arrow replaces a file atomically: it appears when it is closed."""
+
 
 class InputFile(NamedTuple):
     """A file as it was listed: ``size`` in bytes, ``modified_ns`` in Unix ns (0 if unknown).
@@ -38,9 +43,14 @@ def locate(url: str) -> tuple[Any, str]:
     if len(scheme) < 2:
         # No scheme, or a Windows drive.
         return fs.LocalFileSystem(), str(Path(url).absolute())
-    # Hadoop uses other schemes for the same store.
-    found: tuple[Any, str] = fs.FileSystem.from_uri(url.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))
+    found: tuple[Any, str] = fs.FileSystem.from_uri(native_url(url))
     return found
+
+
+def native_url(url: str) -> str:
+    """``url`` as the clients of its store spell it: Hadoop has schemes of its own for S3."""
+    scheme, separator, rest = url.partition("://")
+    return f"{S3_SCHEMES[0]}://{rest}" if separator and scheme in S3_SCHEMES else url
 
 
 def find(url: str, *, hidden: bool = False) -> list[InputFile]:

@@ -8,10 +8,8 @@ from urllib.parse import urlsplit
 from babelgate.masking import mask_text, mask_url
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
+from babelgate.pipeline.storage.input_files import OBJECT_STORE_SCHEMES
 from babelgate.pipeline.storage.inputs import first_line
-
-_SCHEMES = "file", "s3", "s3a", "s3n", "gs"
-"""Elsewhere Arrow does not replace a file atomically."""
 
 
 class OutputFile:
@@ -25,7 +23,7 @@ class OutputFile:
         is_url = "://" in place or place.startswith("file:/")
         # Without its password.
         self._shown = mask_url(place) if is_url else place
-        if is_url and urlsplit(place).scheme not in _SCHEMES:
+        if is_url and urlsplit(place).scheme not in ("file", *OBJECT_STORE_SCHEMES):
             raise ValueError(f"{self._shown} is neither a local file nor a URL of s3a://, s3:// or gs://")
         try:
             # A colon in the name of a file makes no URL of it.

@@ -12,6 +12,7 @@ import msgspec
 
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
+from babelgate.pipeline.storage.input_files import native_url
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -72,7 +73,7 @@ def delta_url(files: ArrowFiles) -> str:
         raise JobFailed(
             f"{files.root}: Delta Lake takes {_ESCAPE.findall(files.root)[0]} for an escape: rename the folder"
         )
-    return files.root.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+    return native_url(files.root)
 
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
