@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from babelgate.pipeline.journal.ingest_unchanged import ingested_already
+from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.nothing_new import done_under_lock
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
 
@@ -16,6 +18,15 @@ from tests.pipeline.segments import Writer
 @pytest.fixture
 def run(spark, tmp_path):
     return Run(spark, tmp_path)
+
+
+def test_a_lake_where_a_job_has_never_run_stays_as_it_is(tmp_path):
+    landing, root = tmp_path / "landing", tmp_path / "root"
+    landing.mkdir()
+    assert ingested_already(str(landing), str(root)) is None
+    for job in ("ingest", "compact", "metrics"):
+        assert done_under_lock(DatasetReader.without_spark(str(root)), job, lambda _: True, lambda *_: True) is None
+    assert not root.exists(), "a lock makes its folder"
 
 
 def test_a_run_without_anything_new_needs_no_spark(run):

@@ -110,9 +110,6 @@ def _read_already(reader: DatasetReader, topic: str, bounds: TopicBounds) -> Ing
         is_read = before is not None and (before.topic_id, before.offsets) == (bounds.topic_id, bounds.ends)
         return known if is_read else None
 
-    # A lock makes its folder.
-    if reader.current(JOURNAL_GAPS.name) is None:
-        return None
     return done_under_lock(reader, "ingest", read, lambda _, known: known)
 
 

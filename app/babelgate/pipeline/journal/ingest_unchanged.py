@@ -29,9 +29,6 @@ def ingested_already(landing: str, root: str) -> IngestedState | None:
 
 
 def _nothing_new(landing: str, reader: DatasetReader) -> IngestedState | None:
-    # A lock makes its folder.
-    if reader.current(JOURNAL_GAPS.name) is None:
-        return None
     try:
         landed = ArrowFiles(landing)
         if not ((landed.is_local or landed.is_object_store) and landed.exists(landed.root)):

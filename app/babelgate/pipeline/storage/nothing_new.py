@@ -64,11 +64,17 @@ def done_under_lock(
 ) -> _Result | None:
     """What ``finish`` makes of what ``find`` has found under the lock of ``job``; None if that is nothing.
 
-    ``find`` only reads. Raises JobFailed if another ``job`` is at work, on an object store only with something found.
+    ``find`` only reads. None, without a lock, in a local folder where ``job`` has never run. Raises JobFailed if
+    another ``job`` is at work, on an object store only with something found.
     """
+    lock = reader.lock(job)
+    if reader.files.is_local:
+        # A lock makes its folder.
+        if not reader.files.exists(lock.rpartition("/")[0]):
+            return None
     # On an object store the lock takes two seconds. A job that starts Spark would lose them.
-    if not reader.files.is_local and find(reader) is None:
+    elif find(reader) is None:
         return None
-    with owning(reader, reader.lock(job), job):
+    with owning(reader, lock, job):
         found = find(reader)
         return None if found is None else finish(reader, found)
