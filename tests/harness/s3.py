@@ -24,6 +24,9 @@ def s3_server() -> Iterator[Mapping[str, str]]:
             "AWS_ACCESS_KEY_ID": "id",
             "AWS_SECRET_ACCESS_KEY": "a secret key",
             "AWS_DEFAULT_REGION": "us-east-1",
+            # Of the client of Delta Lake.
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
         }
     finally:
         server.stop()

@@ -27,7 +27,7 @@ GONE_BODY = body(GONE)[:60]
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         system, _ = fs.FileSystem.from_uri("s3://lakes?allow_bucket_creation=true")
         system.create_dir("lakes")

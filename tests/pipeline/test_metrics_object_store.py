@@ -94,7 +94,7 @@ class Store:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         yield Store(tmp_path)
 

@@ -63,7 +63,7 @@ def test_with_nothing_new_no_command_starts_spark(spark: Any, tmp_path: Path, mo
     assert made.exit_code == 0, made.output
 
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         system, _ = fs.FileSystem.from_uri("s3://lakes?allow_bucket_creation=true")
         copy(tmp_path, system)
@@ -104,7 +104,7 @@ def test_a_store_that_fails_while_the_lock_is_owned_ends_the_command(monkeypatch
             raise PermissionError("access denied\nat once")
 
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         fs.FileSystem.from_uri("s3://lakes?allow_bucket_creation=true")[0].create_dir("lakes")
         with pytest.raises(JobFailed, match=r"^compact of s3a://lakes/root failed, with its lock: access denied$"):
@@ -119,7 +119,7 @@ def test_what_arrow_does_not_reach_is_left_to_spark(tmp_path: Path, monkeypatch:
     with pytest.raises(PermissionError):
         without_spark(str(tmp_path), refused)
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         assert without_spark("s3a://lakes/prod", lambda reader: reader.root) == "s3a://lakes/prod"
         assert without_spark("s3a://lakes/prod", refused) is None

@@ -24,7 +24,7 @@ REPORT = "report", "--lake", URL, "--engine", "duckdb"
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with s3_server() as found_by:
-        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+        for name, value in found_by.items():
             monkeypatch.setenv(name, value)
         yield found_by["AWS_ENDPOINT_URL"]
 
