@@ -14,8 +14,10 @@ from click.testing import CliRunner
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.storage.output_file import OutputFile
+from tests.harness.gateway import gateway
 from tests.harness.s3 import s3_server
 from tests.pipeline.histories import Days
+from tests.pipeline.sending import Sends, body, drained, write
 from tests.pipeline.test_metrics_object_store import URL, Store, measure
 
 REPORT = "report", "--lake", URL, "--engine", "duckdb"
@@ -78,6 +80,18 @@ def test_a_place_where_no_file_can_be_is_refused_before_the_job(
 def test_a_store_that_refuses_ends_the_command_in_words(endpoint: str) -> None:
     with pytest.raises(JobFailed, match=r"s3a://missing/x cannot be written: .*NO_SUCH_BUCKET"):
         OutputFile("s3a://missing/x").write(b"{}", "application/json")
+
+
+def test_a_result_of_sending_is_printed_before_its_summary_fails(spark: Any, endpoint: str, tmp_path: Path) -> None:
+    sends = Sends(spark, tmp_path)
+    given = "backfill", write(tmp_path / "bodies.ndjson", body(1)), "--from", "bodies", "--summary", "s3a://missing/x"
+    with gateway(tmp_path) as process:
+        sends.url = process.url
+        for starts in ("starting Spark", "nothing is left to send"):
+            sends(*given, code=1)
+            assert starts in sends.output and "Error: s3a://missing/x cannot be written: " in sends.output
+            assert sends.shown.startswith("1 messages: 1 accepted, ") and "ledger: " in sends.shown
+        assert drained(process, "q") == {"id-1": 1}
 
 
 def test_a_local_file_is_replaced_whole(tmp_path: Path) -> None:
