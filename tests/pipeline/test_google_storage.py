@@ -6,12 +6,19 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import msgspec
 import pytest
 
+from babelgate import __version__
+from babelgate.pipeline.journal.commits import Commit, CommitContent, DamagedFile
+from babelgate.pipeline.journal.ingest_unchanged import ingested_already
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
+from babelgate.pipeline.storage.datasets import DatasetReader, run_id
 
+AT = 1_767_225_600_000
 LANDING = "gs://anonymous@bucket/landing"
 NAMES = (
     "landing/_spool.json",
@@ -21,17 +28,30 @@ NAMES = (
 )
 
 
+class Server(ThreadingHTTPServer):
+    """``listed``: the prefix of each listing."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Store)
+        self.listed: list[str] = []
+
+
 class Store(BaseHTTPRequestHandler):
     """The objects :data:`NAMES`, as the JSON API describes and lists them.
 
     https://cloud.google.com/storage/docs/json_api/v1/objects
     """
 
+    server: Server
+
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(asked.query).items()}
         if asked.path.endswith("/o"):
             prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
+            # Arrow asks without it whether there is a folder, and reads the first entry only.
+            if "includeTrailingDelimiter" in query:
+                self.server.listed.append(prefix)
             below = [name for name in NAMES if name.startswith(prefix)]
             inner = {name for name in below if delimiter and delimiter in name[len(prefix) :]}
             folders = sorted({prefix + name[len(prefix) :].partition("/")[0] + "/" for name in inner})
@@ -59,15 +79,20 @@ def described(name: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def landed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ArrowFiles]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with Server() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         # Of Google's library, for a server in place of its own.
         monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         try:
-            yield ArrowFiles(LANDING)
+            yield server
         finally:
             server.shutdown()
+
+
+@pytest.fixture
+def landed(server: Server) -> ArrowFiles:
+    return ArrowFiles(LANDING)
 
 
 def test_folders_that_are_no_objects_are_listed(landed: ArrowFiles) -> None:
@@ -83,5 +108,31 @@ def test_folders_that_are_no_objects_are_listed(landed: ArrowFiles) -> None:
 def test_all_files_below_are_found(landed: ArrowFiles) -> None:
     found = [(each.url.removeprefix(f"{LANDING}/"), each.size, each.modified_at) for each in landed.walk(LANDING)]
     names = ["_spool.json", "date=2026-01-01/a.gz", "date=2026-01-01/hour=07/b.gz"]
-    assert found == [(name, 5, 1_767_225_600_000) for name in names]
+    assert found == [(name, 5, AT) for name in names]
     assert landed.size(LANDING) == 15
+
+
+def test_what_has_landed_is_listed_once_whatever_is_damaged(server: Server, tmp_path: Path) -> None:
+    store = DatasetReader.without_spark(str(tmp_path))
+    store.publish(["journal_gaps"], run_id("gaps", [], {}), {})
+
+    def commit(*sizes: int) -> None:
+        damaged = [
+            DamagedFile(f"gs://anonymous@bucket/{name}", size, AT, "truncated_file", __version__)
+            for name, size in zip(NAMES[1:3], sizes, strict=True)
+        ]
+        made = Commit(
+            batch="one",
+            committed_at=AT,
+            folder=None,
+            corrupt_folder=None,
+            dates={},
+            content=CommitContent(damaged=damaged),
+        )
+        store.files.write(f"{store.folder('journal')}/_batches/one.json", msgspec.json.encode(made))
+
+    commit(5, 5)
+    assert ingested_already(LANDING, str(tmp_path)) is not None
+    assert server.listed == ["landing/"], "neither again nor for each damaged file"
+    commit(5, 4)
+    assert ingested_already(LANDING, str(tmp_path)) is None, "a damaged file has changed"
