@@ -68,13 +68,7 @@ def ingest(
         place = checkpoint or f"{home}/_checkpoint"
         with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
             job = _FolderJob(store, landed, landed.qualified(landing), place, max_files, committed)
-            if every is None:
-                with progress(spark, "ingest"):
-                    job.read_all()
-            else:
-                with serving("ingest", every) as service:
-                    job.serve(service)
-            facts = job.finish()
+            facts = job.run(every)
     return finish(launch, began, facts)
 
 
@@ -135,8 +129,20 @@ class IngestJob(ABC):
     def _check_places(self) -> None:
         """Raise JobFailed if what the job reads or writes is gone."""
 
-    def read_all(self) -> None:
-        """Read what there is. Raises JobFailed if a stop signal came before all was read."""
+    def run(self, every: Continuous | None) -> dict[str, Any]:
+        """Read what there is, or with ``every`` what comes until a stop signal. Returns the facts of the summary.
+
+        Raises as :meth:`serve`, and JobFailed if without ``every`` a stop signal came before all was read.
+        """
+        if every is None:
+            with progress(self._store.spark, "ingest"):
+                self._read_all()
+        else:
+            with serving("ingest", every) as service:
+                self.serve(service)
+        return self._finish()
+
+    def _read_all(self) -> None:
         with stop_signals() as stop:
             if not self._read(stop.is_set):
                 raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
@@ -178,7 +184,7 @@ class IngestJob(ABC):
         service.round_done()
         say(f"ingest: batch {name}: {totals_text(made)}")
 
-    def finish(self) -> dict[str, Any]:
+    def _finish(self) -> dict[str, Any]:
         """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
         if not self._has_failed:
             publish_gaps(self._store, self._ingest.known)

@@ -15,13 +15,13 @@ from msgspec import Struct
 from babelgate.brokers.landing import MessagesGone, TopicBounds, TopicSource, topic_source
 from babelgate.errors import BrokerError, ConfigError
 from babelgate.masking import mask_url
-from babelgate.pipeline.continuous import Continuous, serving
+from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.errors import ExtraMissing, Hopeless, JobFailed
 from babelgate.pipeline.journal.commits import IngestedState, TopicPosition
 from babelgate.pipeline.journal.ingest import IngestJob, facts_of, finish
 from babelgate.pipeline.journal.ingest_batch import Totals
 from babelgate.pipeline.journal.reader import gaps, snapshot
-from babelgate.pipeline.spark.console import progress, say
+from babelgate.pipeline.spark.console import say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id, unchanged
 from babelgate.pipeline.storage.input_files import LITTLE_BYTES
@@ -82,13 +82,7 @@ def ingest_topic(
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
                 job = _TopicJob(store, source, asked, committed)
-                if every is None:
-                    with progress(spark, "ingest"):
-                        job.read_all()
-                else:
-                    with serving("ingest", every) as service:
-                        job.serve(service)
-                facts = job.finish()
+                facts = job.run(every)
     return finish(launch, began, facts)
 
 
