@@ -51,6 +51,7 @@ BAD = [
     ("journal: {landing: 'kafka://127.0.0.1:1'}", {}, "journal.landing"),
     ("journal: {landing: 'kafka://127.0.0.1:1/journal', max_bytes: 10000000}", {}, "journal.max_bytes"),
     ("journal: {landing: '{directory}/journal', open_directory: '{file}/open'}", {}, "journal.open_directory"),
+    ("console: {report: 's3a://lake/report.html'}", {}, "console.report"),
     ("peers: {addresses: ['127.0.0.1:1'], listen: '127.0.0.1:2'}", {}, "token_keys"),
     (KEYS + "peers: {addresses: ['127.0.0.1:1']}", {}, "peers.listen"),
     (KEYS + "peers: {listen: nonsense}", {}, "peers.listen"),

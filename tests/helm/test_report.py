@@ -1,10 +1,11 @@
-"""Where the jobs of the chart write the report and the result of a redrive."""
+"""Where the jobs of the chart write the report and the result of a redrive, and what the console may show."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import yaml
 
 from tools.helm import documents, only, template
 
@@ -43,3 +44,17 @@ def test_a_report_where_no_job_can_write_is_refused() -> None:
     given = {"cronJob": {"enabled": True}, "lake": "abfs://c@account/lake", "storage": NO_VOLUME}
     with pytest.raises(AssertionError, match=r"pipeline\.report: no report can be written to abfs://c@account/lake/"):
         template({"pipeline": given})
+
+
+@pytest.mark.parametrize("url", ["s3a://lake/report.html", "file:/data/report.html"])
+def test_the_console_is_not_given_a_url(url: str) -> None:
+    with pytest.raises(AssertionError, match=r"config\.console\.report: must be a path, not a URL: .* from its bucket"):
+        template({"config": {"console": {"report": url}}})
+
+
+@pytest.mark.parametrize("console", [{}, {"report": "/data/report.html"}])
+def test_the_console_is_given_what_the_values_say_wherever_the_jobs_write(console: dict[str, Any]) -> None:
+    jobs = {"cronJob": {"enabled": True}, "lake": "s3a://lake", "storage": NO_VOLUME}
+    found = documents(template({"pipeline": jobs, "config": {"console": console}}))
+    (text,) = only(found, "ConfigMap", "-babelgate")["data"].values()
+    assert yaml.safe_load(text)["console"] == console

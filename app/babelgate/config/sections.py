@@ -374,21 +374,3 @@ class JournalSettings(Section):
         default="drop",
         description="`drop`: records are dropped, and a gap counts them; `wait`: requests wait for buffer space.",
     )
-
-
-class ConsoleSettings(Section):
-    """The console; see docs/console.md."""
-
-    enabled: bool | None = Field(
-        default=None,
-        description="Whether `/console` is served. None: where credentials are configured, and on a loopback address.",
-    )
-    read_only: bool = Field(default=False, description="Whether users of the console can look only.")
-    trace_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^\s{}]*(\{trace_id\}[^\s{}]*)+$",
-        max_length=2_000,
-        description="Links of the console to traces: `https://grafana.example/trace/{trace_id}` (hexadecimal). None: "
-        "none.",
-    )
-    report: Path | None = Field(default=None, description="Report of the pipeline that the console shows. None: none.")

@@ -22,6 +22,7 @@ from pydantic import (
 from babelgate.config import sources
 from babelgate.config.audit import AuditSettings
 from babelgate.config.certificates import check_names
+from babelgate.config.console import ConsoleSettings
 from babelgate.config.issuers import RESERVED, check_issuers
 from babelgate.config.pages import CorsSettings
 from babelgate.config.privacy import BodyKeySettings
@@ -33,7 +34,6 @@ from babelgate.config.section import Delay, QueuePattern, Seconds, Section, comm
 from babelgate.config.sections import (
     AuthSettings,
     BrokerSettings,
-    ConsoleSettings,
     IdempotencySettings,
     JournalSettings,
     LimitSettings,

@@ -11,6 +11,9 @@
     "workers" "a pod has one worker, so raise replicas") .)) -}}
 {{- end -}}
 {{- end -}}
+{{- if regexMatch "^[A-Za-z][A-Za-z0-9+.-]*:/" (($config.console | default dict).report | default "") -}}
+{{- fail "config.console.report: must be a path, not a URL: name a file below /data that gateways and jobs mount, or leave it out and read the report from its bucket" -}}
+{{- end -}}
 {{- include "babelgate.refuseSecrets" . -}}
 {{- $listen := contains ":" (include "babelgate.host" .) | ternary "[::]" "0.0.0.0" -}}
 {{- $_ := set $config "host" (include "babelgate.host" .) -}}
