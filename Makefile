@@ -121,8 +121,9 @@ $(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev
 
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, Envoy,
-# an API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
-test-all-deps: test-deps .venv/installed-site ## install what `make test-all` needs
+# an API server of Kubernetes with etcd, what builds and runs images, Soda and dbt, and a root of Debian with newer servers and a
+# newer Python.
+test-all-deps: test-deps .venv/installed-site .brokers/quality/installed ## install what `make test-all` needs
 	@.ci/packages go=golang-go npm=nodejs,npm chromium-headless-shell=chromium-headless-shell prometheus=prometheus \
 		etcd=etcd-server javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
 	$(BIN)/python -m tests.official.programs
@@ -207,6 +208,13 @@ docs: .venv/installed openapi ## write all generated pages
 	$(PIP) --require-hashes -r requirements-site.txt
 	@touch $@
 
+# Soda and dbt, in an environment of their own: they need older versions of what the tests need. The lock file has all that
+# they need; without --no-deps, pip 23 would look for mashumaro[msgpack] although mashumaro is locked.
+.brokers/quality/installed: requirements-quality.txt | .venv/bin/pip
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes -r requirements-quality.txt
+	@touch $@
+
 # In build/site: it works from the folder, on any web server, and without another host. The gateway serves a copy, which
 # wheels and images that are built afterwards contain.
 docs-site: .venv/installed-site ## build the documentation site
@@ -221,6 +229,7 @@ lock: ## update the lock files (needs uv)
 	$(LOCK) pyproject.toml --extra spark --extra schemas --extra openlineage --extra kafka -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
 	$(LOCK) --group site -c requirements-dev.txt -o requirements-site.txt
+	$(LOCK) --group quality -o requirements-quality.txt
 
 # ARGS="--profile kafka": more brokers; docs/local.md has the profiles.
 up: ## start gateway and brokers in containers

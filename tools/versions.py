@@ -1,4 +1,4 @@
-"""The versions of Python and of brokers that the tests run on, where the project's own files say them."""
+"""The versions of Python, brokers and other programs that the tests run on, where the project's own files say them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ DEBIAN: Mapping[str, Mapping[str, str]] = {
 compares these versions with what is there."""
 
 EVERY = "all tests"
+_QUALITY = "[the examples of their page](pipeline/quality.md)"
 NEWER = "suites in a root of Debian 13 (trixie)"
 
 
@@ -41,6 +42,8 @@ def rows() -> list[list[str]]:
         ["Apache Pulsar", _found("tests/harness/archives.py", r"server-distribution:([\d.]+):"), EVERY, ""],
         ["ActiveMQ Artemis", _found("tests/brokers/artemis/pom.xml", r"<artemis.version>([\d.]+)<"), EVERY, ""],
         ["Apache Spark", _locked("pyspark"), "all tests of the pipeline", "on Python 3.11 and Java 17"],
+        ["Soda", _locked("soda-duckdb", "quality"), _QUALITY, "the package `soda-duckdb`"],
+        ["dbt", _locked("dbt-core", "quality"), _QUALITY, f"`dbt-duckdb` {_locked('dbt-duckdb', 'quality')}"],
     ]
 
 
@@ -49,8 +52,8 @@ def _of_pom(kind: str) -> str:
     return _found(f"tests/brokers/{kind}/pom.xml", r"<dependency>.*?<version>([\d.]+)<")
 
 
-def _locked(name: str) -> str:
-    return _found("requirements-dev.txt", rf"^{name}==([\w.]+)")
+def _locked(name: str, lock: str = "dev") -> str:
+    return _found(f"requirements-{lock}.txt", rf"^{name}==([\w.]+)")
 
 
 def _found(name: str, pattern: str) -> str:

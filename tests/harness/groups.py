@@ -127,6 +127,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "docs/tutorial/": ("clients", "console", "processes", "site"),
     "helm/": ("chart", "image", "processes"),
     "openapi/": ("clients", "document"),
+    "requirements-quality.txt": ("pipeline",),
     "requirements-site.txt": ("site",),
     "tests/brokers/": (*BROKERS, "processes"),
     "tests/brokers/artemis/server.py": ("artemis", "units"),

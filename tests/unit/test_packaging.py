@@ -126,6 +126,7 @@ def test_every_core_dependency_is_used() -> None:
         "requirements-dev.txt",
         "requirements-build.txt",
         "requirements-spark.txt",
+        "requirements-quality.txt",
     ],
 )
 def test_a_lock_file_is_exact_and_hashed(lock: str) -> None:
