@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded
-from babelgate.brokers.pulsar.message import ReadMessage, read_entry, size_and_due
+from babelgate.brokers.pulsar.message import MAX_MESSAGES, ReadMessage, positions_of, read_entry, size_and_due
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.observe.log_throttle import LogThrottle
@@ -26,6 +26,9 @@ _INDIVIDUAL = 0
 
 _READ = 1_000
 """Permits of a reader."""
+
+_MAX_FLOW = 2**31 - 1
+"""The most permits of one FLOW: the broker counts with 32 bits, of which one is the sign."""
 
 _numbers = itertools.count(1)
 _throttled = LogThrottle(get_logger(__name__))
@@ -44,9 +47,25 @@ class Extent(NamedTuple):
 
 class Entry:
     """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
-    many messages it has for the broker; ``due``: in Unix ms. ``number``: an entry that comes again has another one."""
+    many messages it has for the broker, and ``permits``: how many of these it has sent; ``due``: in Unix ms.
+    ``number``: an entry that comes again has another one."""
 
-    __slots__ = ("_metadata", "_payload", "_read", "consumer", "due", "left", "number", "place", "redeliveries", "size")
+    __slots__ = (
+        "_first",
+        "_is_cleared",
+        "_metadata",
+        "_payload",
+        "_read",
+        "_whole",
+        "consumer",
+        "due",
+        "left",
+        "number",
+        "permits",
+        "place",
+        "redeliveries",
+        "size",
+    )
 
     def __init__(
         self,
@@ -62,8 +81,13 @@ class Entry:
         self.number = next(_numbers)
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
-        positions = range(self.size)
-        self.left = {each for each in positions if unacked is None or unacked >> each & 1}
+        self.left = {each for each in positions_of(self.size) if unacked is None or unacked >> each & 1}
+        self.permits = len(self.left)
+        if self.size > MAX_MESSAGES:
+            self.left, self.permits = {0}, self.size
+        self._first = min(self.left, default=0)
+        self._whole = len(self.left)
+        self._is_cleared = False
         self._metadata = metadata
         self._payload = payload
         self._read: list[ReadMessage | None] | None = None
@@ -74,16 +98,38 @@ class Entry:
         return self.size > 1
 
     @property
+    def is_whole(self) -> bool:
+        """Whether no message of it is settled that a consumer may get."""
+        return len(self.left) == self._whole
+
+    @property
     def bytes(self) -> int:
-        """How many bytes :meth:`messages` reads."""
-        return len(self._payload)
+        """How many bytes :meth:`messages` reads, decompressed."""
+        metadata = self._metadata
+        return 0 if metadata is None else max(len(self._payload), metadata.uncompressed_size)
 
     def messages(self) -> list[ReadMessage | None]:
-        """Its messages, by their positions. Read once."""
+        """Its messages, by their positions. Read once, or by each thread that reads at the same time."""
+        metadata, payload = self._metadata, self._payload
         if self._read is None:
-            self._read = read_entry(self._metadata, self._payload)
+            self._read = read_entry(metadata, payload, self._first)
             self._metadata, self._payload = None, b""
         return self._read
+
+    def message(self, position: int) -> ReadMessage | None:
+        """The one at ``position``; None where nothing is to be handed out, which need not be settled either. Only in
+        the event loop."""
+        messages = self.messages()
+        if not self._is_cleared:
+            self._is_cleared = True
+            is_held = bool(self.left)
+            self.left.difference_update(at for at, each in enumerate(messages) if each is None)
+            self._whole = len(self.left)
+            if is_held and not self.left:
+                # With no message to settle, nothing else acknowledges it.
+                with suppress(ConnectionEnded):
+                    self.consumer.discard(self.place)
+        return messages[position]
 
 
 class TopicConsumer:
@@ -148,7 +194,10 @@ class TopicConsumer:
     def flow(self, count: int) -> None:
         """Let the broker send ``count`` more messages. Raises ConnectionEnded."""
         self.permits += count
-        self.connection.write(wire.command("flow", consumer_id=self._id, messagePermits=count))
+        while count > 0:
+            part = min(count, _MAX_FLOW)
+            self.connection.write(wire.command("flow", consumer_id=self._id, messagePermits=part))
+            count -= part
 
     async def counts(self) -> Any:
         """What the broker says; what it had sent before has arrived then. ``msgBacklog``: entries of the subscription
@@ -171,8 +220,9 @@ class TopicConsumer:
         """
         await self.connection.request("ack", **self._ack(places))
 
-    def acked_before(self, place: EntryId) -> None:
-        """Acknowledge an entry once more, which has arrived after its acknowledgement. Raises ConnectionEnded."""
+    def discard(self, place: EntryId) -> None:
+        """Acknowledge an entry of which nothing is to be handed out: also once more, where it has arrived after its
+        acknowledgement. Waits for no receipt; raises ConnectionEnded."""
         self.connection.write(wire.command("ack", **self._ack([place])))
         self.settled(place)
 
@@ -218,7 +268,7 @@ class TopicConsumer:
         if fields.ack_set:
             unacked = sum(word << 64 * position for position, word in enumerate(fields.ack_set))
         entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
-        self.permits -= len(entry.left)
+        self.permits -= entry.permits
         self.entries[place] = entry
         self._arrived(entry)
 
@@ -241,7 +291,7 @@ async def read_entries(
         left = most or (await reader.counts()).msgBacklog
         while left > 0:
             if reader.permits <= permits // 2:
-                reader.flow(permits)
+                reader.flow(permits - reader.permits)
             entry = await arrived.get()
             if entry is None:
                 raise ConnectionEnded("the broker has closed the reader")

@@ -136,6 +136,13 @@ class QueueConsumers(Closable):
         taken = Taken(entry, handle.position or 0)
         return taken if taken.is_held else None
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether one of the messages that are ready can still be handed out. Drops those before it."""
+        while self.ready and not self.ready[0].is_held:
+            self.ready.popleft()
+        return bool(self.ready)
+
     def pop(self, taken: list[Taken], limit: int) -> None:
         """Move messages that are ready to ``taken``, which then has at most ``limit``."""
         while self.ready and len(taken) < limit:
@@ -145,7 +152,7 @@ class QueueConsumers(Closable):
 
     async def wait(self, until: float) -> None:
         """Wait for a message, or the end of a consumer, until the loop's time ``until``."""
-        if not self.ready:
+        if not self.has_ready:
             self._woken.clear()
             await signalled(self._woken, until - asyncio.get_running_loop().time())
 
@@ -192,7 +199,7 @@ class QueueConsumers(Closable):
         until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
         if until > asyncio.get_running_loop().time():
             if until < math.inf:
-                consumer.acked_before(entry.place)
+                consumer.discard(entry.place)
             return
         self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
         self._woken.set()

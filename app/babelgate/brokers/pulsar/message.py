@@ -35,6 +35,11 @@ MAX_BYTES = 67_108_864
 """The most bytes of a payload, ours: a producer declares up to 4 GiB, and a broker takes 5 MiB of compressed ones
 (``maxMessageSize``, https://pulsar.apache.org/reference/#/4.0.x/config/reference-configuration-broker)."""
 
+MAX_MESSAGES = 100_000
+"""The most messages of a batch, ours: a producer declares up to 2³¹ - 1, whatever the batch has. Producers put 1,000
+into one by default (``batchingMaxMessages``,
+https://pulsar.apache.org/reference/#/4.0.x/client/client-configuration-producer)."""
+
 _ERRORS = (zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError, cramjam.DecompressionError)
 
 
@@ -108,10 +113,11 @@ def native(message: Outgoing, now_ms: int) -> Any:
     return made
 
 
-def read_entry(metadata: Any, payload: bytes) -> list[ReadMessage | None]:
-    """The messages of an entry; None for one that a compaction has removed.
+def read_entry(metadata: Any, payload: bytes, first: int) -> list[ReadMessage | None]:
+    """The messages of an entry, by their positions; None for one that a compaction has removed.
 
-    What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
+    What cannot be read, because it is encrypted, a chunk, malformed or has too many messages, is one message with the
+    bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and acknowledged.
     """
     is_batch, count = metadata.HasField("num_messages_in_batch"), metadata.num_messages_in_batch
     if not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
@@ -122,13 +128,20 @@ def read_entry(metadata: Any, payload: bytes) -> list[ReadMessage | None]:
             if is_batch:
                 metadata = wire.MessageMetadata(properties=metadata.properties)
     metadata.ClearField("null_value")
-    # Nothing but the whole entry can be handed out, and acknowledged.
-    return [_message(payload, metadata)] + [None] * (count - 1)
+    found: list[ReadMessage | None] = [None for _ in positions_of(count)]
+    found[first] = _message(payload, metadata)
+    return found
 
 
 def size_and_due(metadata: Any) -> tuple[int, int]:
     """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
     return max(metadata.num_messages_in_batch, 1), metadata.deliver_at_time
+
+
+def positions_of(size: int) -> range:
+    """The positions of the messages that may be handed out of an entry with ``size`` of them: at least one. A batch
+    with more than MAX_MESSAGES has one, because it is not read."""
+    return range(max(size, 1) if size <= MAX_MESSAGES else 1)
 
 
 def partition_of(key: str, count: int) -> int:
@@ -146,8 +159,8 @@ def key_text(key: str, *, is_base64: bool) -> str:
 
 
 def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
-    if count < 1:
-        raise MalformedFrame("a batch without messages")
+    if not 0 < count <= MAX_MESSAGES:
+        raise MalformedFrame(f"a batch of {count} messages")
     found: list[ReadMessage | None] = []
     position = 0
     for _ in range(count):

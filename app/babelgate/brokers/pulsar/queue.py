@@ -182,7 +182,7 @@ class ReceivingQueue:
         """Give back messages of one consumer: it ends, if it has no others."""
         returned = {*several, *self._consumers.ready}
         if all(
-            len(entry.left) == entry.size and returned.issuperset(Taken(entry, position) for position in entry.left)
+            entry.is_whole and returned.issuperset(Taken(entry, position) for position in entry.left)
             for entry in consumer.entries.values()
         ):
             self._consumers.forget(consumer)
@@ -196,7 +196,7 @@ class ReceivingQueue:
             await self._bounded(consumer.counts())
         except BabelgateError as error:
             return failure_for_each(error, len(several))
-        read = {each: message for each in several if (message := each.entry.messages()[each.position]) is not None}
+        read = {each: message for each in several if (message := each.entry.message(each.position)) is not None}
         copies = [_copy(message, each.entry.redeliveries) for each, message in read.items()]
         outcomes = dict(zip(read, await self._publish(consumer.topic, copies) if copies else (), strict=True))
         confirmed = [each for each in read if outcomes[each] is None]

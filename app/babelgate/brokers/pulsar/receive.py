@@ -68,9 +68,9 @@ class PermitReceiver:
                         if not taken:
                             await self._take(taken, limit, until)
                     deliveries = await self._deliveries(taken)
-                    if deliveries or not taken or loop.time() >= until:
+                    if deliveries or not taken:
                         return deliveries
-                    # They were gone before they were read.
+                    # They were gone before they were read: that is no answer of the broker.
                     taken.clear()
         except TimeoutError:
             # What came in time is enough.
@@ -117,9 +117,9 @@ class PermitReceiver:
         ``_PROBES`` times since it last gave a permit."""
         consumers = self._consumers
         left: list[TopicConsumer] = []
-        while count > 0 and not consumers.ready:
+        while count > 0 and not consumers.has_ready:
             left = [consumer for consumer, entries in await consumers.undelivered() if entries > 0]
-            if consumers.ready or not left:
+            if consumers.has_ready or not left:
                 return
             for consumer in left:
                 if consumer.permits < 1 and consumer.is_open:
@@ -128,7 +128,7 @@ class PermitReceiver:
                     count = _PROBES
             count -= 1
             await consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
-        if not consumers.ready:
+        if not consumers.has_ready:
             await self._readable.prove(left)
 
     async def _fill(self, taken: list[Taken], limit: int) -> None:
@@ -164,13 +164,9 @@ class PermitReceiver:
     async def _deliveries(self, taken: Sequence[Taken]) -> list[Delivery]:
         entries = list({each.entry.place: each.entry for each in taken}.values())
         await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
-        for entry in entries:
-            if entry.is_batch:
-                # A batch is acknowledged when all that can be handed out of it is settled.
-                entry.left.difference_update(at for at, message in enumerate(entry.messages()) if message is None)
         made = []
         for each in taken:
-            message = each.entry.messages()[each.position]
+            message = each.entry.message(each.position)
             if message is not None and each.is_held:
                 made.append(delivery_of(self._consumers, each, message))
         return made

@@ -25,7 +25,8 @@ _CHECKSUM, _ENTRY_METADATA = b"\x0e\x01", b"\x0e\x02"
 
 _MASK = (1 << 64) - 1
 
-# The only forms of a message and of a field in pulsar.proto.
+# The only forms of a comment, a message and a field in pulsar.proto.
+_COMMENT = re.compile(r"//.*")
 _MESSAGE = re.compile(r"message (\w+) \{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(optional|repeated) (\w+) (\w+) = (\d+);")
 
@@ -51,8 +52,11 @@ class EntryId(Struct, frozen=True):
 
 
 def _classes(source: str) -> dict[str, Any]:
-    """The classes of the messages in ``source``. They are in a pool of their own, so that no other program's
-    messages have the same names."""
+    """The classes of the messages in ``source``. They are in a pool of their own, so that a module that is imported a
+    second time makes its own. Raises ValueError for what has none of the forms."""
+    source = _COMMENT.sub("", source)
+    if rest := _FIELD.sub("", _MESSAGE.sub(r"\2", source)).split():
+        raise ValueError(f"pulsar.proto has an unknown form: {rest[0]}")
     file = descriptor_pb2.FileDescriptorProto(name="babelgate/pulsar.proto", package="babelgate.pulsar")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in _MESSAGE.findall(source):
@@ -102,7 +106,8 @@ def read(kind: Any, encoded: bytes) -> Any:
     """The message of the class ``kind`` in ``encoded``. Raises MalformedFrame."""
     try:
         return kind.FromString(encoded)
-    except DecodeError as error:
+    except (DecodeError, ValueError, RecursionError) as error:
+        # Protocol Buffers in Python raise the others, too: for a text that is not UTF-8, and for groups within groups.
         raise MalformedFrame(str(error)) from None
 
 
