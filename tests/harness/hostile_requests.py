@@ -18,9 +18,10 @@ import msgspec
 
 MIB = 1 << 20
 
-_LEASE_SECONDS = 300
+_LEASE_SECONDS = 120
 _RETURN_SECONDS = _LEASE_SECONDS + 60
-"""The longest time until messages come back that a receive without an answer has locked or leased."""
+"""The longest time until messages come back that a receive without an answer has locked or leased: a third of what
+test_stalls.py has, so that a message that is missing is noticed before."""
 
 _NDJSON = {"content-type": "application/x-ndjson"}
 _GZIP = {"content-encoding": "gzip"}

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.harness.hostile_requests import _receive
+from tests.harness.hostile_requests import _RETURN_SECONDS, _receive
+from tests.harness.limits import limit_of
 
 UNANSWERED = httpx.Response(503)
 EMPTY = httpx.Response(200, json={"messages": []})
@@ -23,6 +24,13 @@ def client(*answers: httpx.Response) -> httpx.Client:
 def test_messages_that_are_locked_come_back() -> None:
     with client(UNANSWERED, EMPTY, EMPTY, ONE) as asking:
         assert _receive(asking, "q", 1) == ["t"]
+
+
+def test_a_message_that_is_missing_is_noticed_before_the_limit_of_a_test() -> None:
+    """Also after a receive without an answer, in the second third of the time."""
+    limit = limit_of("tests/http/test_stalls.py::test_a_case")
+    assert limit is not None
+    assert limit > 3 * _RETURN_SECONDS
 
 
 @pytest.mark.parametrize("before", [(), (ONE,)])
