@@ -224,8 +224,7 @@ class Binding(Protocol):
     async def close(self) -> None:
         """Return unsettled deliveries to the broker where it can, flush, and disconnect; idempotent; at most 5 s.
 
-        Waiting ``reserve`` calls end. Where a connection binds the leases, later calls raise BrokerUnavailable until
-        :meth:`open`.
+        Waiting ``reserve`` calls end. Later calls raise BrokerUnavailable until :meth:`open`, except on SQLite and SQS.
         """
 
     async def ping(self) -> None:

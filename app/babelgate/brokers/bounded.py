@@ -15,7 +15,6 @@ from babelgate.runtime.background import error_seen
 PING_SECONDS = 2.0
 WARNINGS_SECONDS = 2.0
 OPEN_SECONDS = 5.0
-CLOSE_SECONDS = 5.0
 GRACE_SECONDS = 0.1
 """How much longer an answer is waited for: this process may have stood still, with the answer unread in a socket."""
 

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
-from babelgate.brokers.bounded import CLOSE_SECONDS, OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS, BrokerCapabilities
+from babelgate.brokers.connect import disconnecting
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin, Topic, deletes, kept_ms
 from babelgate.brokers.kafka.consumer import GroupConsumer
@@ -29,10 +30,17 @@ from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, steady_ms
 from babelgate.errors import BrokerRejected
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
 
 _MAX_BATCH = 500
+
+_CLOSE_SECONDS = 5.0
+"""How long a close waits. See :meth:`babelgate.brokers.binding.Binding.close`."""
+
+_throttled = LogThrottle(get_logger(__name__))
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> KafkaBinding:
@@ -115,26 +123,38 @@ class KafkaBinding:
         )
 
     async def open(self) -> None:
-        """Raises BrokerUnavailable when the cluster does not answer. The group is joined with the first reserve."""
-        self._admin.closed = False
+        """Raises BrokerUnavailable when the cluster does not answer, or a part of this has not ended since the last
+        close. The group is joined with the first reserve."""
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_SECONDS - 0.5
+        # A part that ends would take clients that calls begin meanwhile.
+        await self._closing.wait(until - loop.time())
+        if self._closing:
+            raise disconnecting(self.name)
+        self._admin.closed = False
         await self._admin.probe(until - loop.time())
         await self._admin.commits.is_answered(self._group, until - loop.time())
 
     async def close(self) -> None:
-        """Leave the groups: other members get the partitions, with all that was not acked; at most 5 s. What takes
-        longer ends in the background."""
+        """Leave the groups: other members get the partitions, with all that was not acked; at most 5 s. A part that
+        needs longer ends in the background."""
         self._admin.closed = True
         loop = asyncio.get_running_loop()
-        until = loop.time() + CLOSE_SECONDS
+        until = loop.time() + _CLOSE_SECONDS
         # The re-injector writes with the producer until it has ended.
         for parts in ((self._consumer, self._reinjector), (self._producer, self._copier)):
             for each in parts:
-                self._closing.start(each.close())
+                self._closing.start(self._end(each))
             await self._closing.wait(until - loop.time())
         await self._reader.close()
         self._admin.close()
+
+    async def _end(self, part: GroupConsumer | KafkaReinjector | KafkaProducer) -> None:
+        """Close a part, also after :meth:`close` has returned."""
+        try:
+            await part.close()
+        except Exception as error:
+            _throttled.warning("a client of Kafka did not end", broker=self.name, error=str(error))
 
     async def ping(self) -> None:
         """One round trip: the metadata of one topic."""

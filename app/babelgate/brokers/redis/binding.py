@@ -27,6 +27,7 @@ from babelgate.brokers.binding import (
 )
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.connect import disconnecting
 from babelgate.brokers.options import (
     ANY_TEXT,
     BOOLEAN,
@@ -148,7 +149,7 @@ class RedisBinding:
 
     async def close(self) -> None:
         """Disconnect. Leases stay: any process can settle them, and they expire."""
-        # Before the tasks end: a reserve begins one of them again.
+        # A reserve must not start a task again while the tasks end.
         self.server.closed = True
         try:
             await self._due_items.stop()
@@ -215,8 +216,9 @@ class RedisBinding:
     ) -> Sequence[Delivery]:
         """One script call; while the queue is empty, one blocking command a second.
 
-        Raises BrokerUnavailable when the server does not answer in time. Messages that it reserves later are given
-        back.
+        Raises BrokerUnavailable when the server does not answer in time, and messages that it reserves later are given
+        back. Also when the binding is closed meanwhile: messages that the server has leased then come back when their
+        leases expire.
         """
         self.server.check_open()
         target = _queue(queue)
@@ -267,9 +269,9 @@ class RedisBinding:
 
         try:
             reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds, late)
-        except OutcomeUnknown:
-            # The leases of what it has reserved expire.
-            self.server.check_open()
+        except OutcomeUnknown as error:
+            if self.server.closed:
+                raise disconnecting(self.name) from error
             raise
         deliveries = reserved.deliveries
         if reserved.left:

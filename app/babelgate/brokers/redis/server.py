@@ -13,7 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from babelgate.brokers.bounded import finished
-from babelgate.brokers.connect import CONNECT_SECONDS, Closable, SharedConnect
+from babelgate.brokers.connect import CONNECT_SECONDS, Closable, SharedConnect, disconnecting
 from babelgate.brokers.errors import nothing_written
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.redis.connection import Late, PipelinedConnection, connect
@@ -246,7 +246,7 @@ class Server(Closable):
         if self.closed:
             # The close did not know of it.
             await connection.close()
-        self.check_open()
+            raise disconnecting(self.broker)
         return connection
 
     async def _connect(self) -> PipelinedConnection:

@@ -126,6 +126,39 @@ async def test_a_question_ends_although_its_client_was_replaced_meanwhile() -> N
     offsets.close()
 
 
+def test_what_ends_in_the_background_ends_before_the_binding_is_open_again() -> None:
+    """It would take the clients that calls have begun meanwhile."""
+
+    async def opens() -> None:
+        binding: Any = connect("kafka", URL, {}, now_ms)
+        binding._reinjector._member = _Slow(11)
+        await binding.close()
+        with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+            await binding.open()
+        await disconnects(binding.ping())
+        since = asyncio.get_running_loop().time()
+        with pytest.raises(BrokerUnavailable):
+            await binding.open()
+        assert asyncio.get_running_loop().time() - since >= 1
+        assert not binding._admin.closed
+        await binding.close()
+
+    with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
+        runner.run(opens())
+
+
+async def test_a_part_that_fails_to_close_is_logged_and_the_others_end(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        async def close(self) -> None:
+            raise RuntimeError("it broke")
+
+    binding: Any = connect("kafka", URL, {}, now_ms)
+    binding._reinjector._member = Failing()
+    await binding.close()
+    assert "it broke" in caplog.text
+    assert clients(binding) == []
+
+
 @pytest.mark.parametrize(("first", "second", "all_in"), [(1, 2, 3), (4, 2, 5), (7, 2, 5)])
 def test_a_close_has_one_limit_for_all_its_steps(first: float, second: float, all_in: float) -> None:
     async def closes() -> None:
