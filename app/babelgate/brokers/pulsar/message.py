@@ -113,7 +113,7 @@ def native(message: Outgoing, now_ms: int) -> Any:
     return made
 
 
-def read_entry(metadata: Any, payload: bytes, first: int) -> list[ReadMessage | None]:
+def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessage | None]:
     """The messages of an entry, by their positions; None for one that a compaction has removed.
 
     What cannot be read, because it is encrypted, a chunk, malformed or has too many messages, is one message with the
