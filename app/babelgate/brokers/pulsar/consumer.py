@@ -122,13 +122,11 @@ class Entry:
         messages = self.messages()
         if not self._is_cleared:
             self._is_cleared = True
-            is_held = bool(self.left)
             self.left.difference_update(at for at, each in enumerate(messages) if each is None)
             self._whole = len(self.left)
-            if is_held and not self.left:
+            if not self.left and self.consumer.entries.get(self.place) is self:
                 # With no message to settle, nothing else acknowledges it.
-                with suppress(ConnectionEnded):
-                    self.consumer.discard(self.place)
+                self.consumer.discard(self.place)
         return messages[position]
 
 
