@@ -105,3 +105,46 @@ def test_a_file_that_cannot_be_touched_is_told(tmp_path: Path, capsys: pytest.Ca
     service.round_done()
     service.round_done()
     assert capsys.readouterr().err.count("warning: ingest: --alive was not touched: ") == 1, "once"
+
+
+class Stop(threading.Event):
+    """A stop signal that comes in the pause number ``count``. ``seconds`` is the time; ``pauses`` are in seconds."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.seconds = 100.0
+        self.pauses: list[float] = []
+        self._count = count
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.pauses.append(timeout)
+        self.seconds += timeout
+        if len(self.pauses) == self._count:
+            self.set()
+        return self.is_set()
+
+
+def test_a_round_begins_an_interval_after_the_one_before_it() -> None:
+    rounds = {0.0: 10.0, 0.5: 9.5, 4.0: 6.0, 8.0: 4.0, 10.0: 5.0, 60.0: 10.0}
+    stop = Stop(len(rounds))
+    took = iter(rounds)
+
+    def attempt() -> None:
+        stop.seconds += next(took)
+
+    Service("metrics", Continuous(10), stop, lambda: stop.seconds).repeat(attempt)
+    assert stop.pauses == list(rounds.values())
+
+
+def test_the_time_of_a_round_that_failed_does_not_shorten_a_pause() -> None:
+    stop = Stop(3)
+    outcomes = iter([JobFailed("gone"), JobFailed("gone"), None])
+
+    def attempt() -> None:
+        stop.seconds += 2
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    Service("metrics", Continuous(10), stop, lambda: stop.seconds).repeat(attempt)
+    assert stop.pauses == [1, 2, 8]

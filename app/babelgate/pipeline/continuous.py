@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,18 @@ from babelgate.pipeline.spark.launch import has_ended, reason_of
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
+_PAUSE_SHARE = 0.5
+"""The shortest pause, as a part of the time that the round before it took.
+
+A round that takes as long as the interval would otherwise be followed by the next one at once, also with nothing new:
+it would use a core all the time, and single runs, ``maintain`` and ``erase`` would find its lock free only by chance.
+"""
 
 
 @dataclass(frozen=True)
 class Continuous:
-    """The options of an endless run. ``alive``: a file that is touched after each round."""
+    """The options of an endless run. ``interval_seconds``: from the beginning of a round to that of the next.
+    ``alive``: a file that is touched after each round."""
 
     interval_seconds: float
     alive: Path | None = None
@@ -28,11 +36,15 @@ class Continuous:
 class Service:
     """An endless run of ``job``, between its beginning and a stop signal."""
 
-    def __init__(self, job: str, options: Continuous, stop: threading.Event) -> None:
+    def __init__(
+        self, job: str, options: Continuous, stop: threading.Event, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``now``: seconds, by a clock that only goes on."""
         self.interval_seconds = options.interval_seconds
         self._job = job
         self._options = options
         self._stop = stop
+        self._now = now
         self._pause = _FIRST_PAUSE_SECONDS
         self._has_warned = False
 
@@ -44,10 +56,12 @@ class Service:
     def repeat(self, attempt: Callable[[], object], check: Callable[[], object] = lambda: None) -> None:
         """Call ``attempt`` until a stop signal, with a pause after each. One that fails is repeated after a pause.
 
+        The pause after a round is the rest of the interval; at least half as long as the round, at most the interval.
         ``check``: called after a failure; raises if another attempt would fail, too. Raises what ``check`` does,
         Hopeless, the error of a Java process that has ended, and errors that need their stack trace.
         """
         while not self.is_stopping:
+            began = self._now()
             try:
                 attempt()
             except Hopeless:
@@ -62,7 +76,11 @@ class Service:
                 self.wait_after(reason)
             else:
                 self.round_done()
-                self._stop.wait(self.interval_seconds)
+                self._stop.wait(self._pause_after(self._now() - began))
+
+    def _pause_after(self, round_seconds: float) -> float:
+        rest = self.interval_seconds - round_seconds
+        return min(max(rest, _PAUSE_SHARE * round_seconds), self.interval_seconds)
 
     def round_done(self) -> None:
         """Touch the file of ``alive``, and forget former failures."""

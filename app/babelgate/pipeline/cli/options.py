@@ -92,7 +92,7 @@ def runs_continuously(once: str) -> Callable[[Callable[..., None]], Callable[...
                 type=click.FloatRange(min=0.1),
                 default=10.0,
                 show_default=True,
-                help="With --continuous, seconds between rounds.",
+                help="With --continuous, seconds from the beginning of a round to the next.",
             ),
             click.option("--once/--continuous", default=True, show_default=True, help=f"{once}, or run until stopped."),
         ):
