@@ -84,6 +84,9 @@ def test_with_nothing_new_no_command_starts_spark(spark: Any, tmp_path: Path, mo
         assert system.get_file_info(killed).type == fs.FileType.NotFound
         for given in (["compact"], ["metrics"], list(send)):
             assert nothing_new(*given)["unchanged"] is True
+        dry = CliRunner().invoke(pipeline, [*send, "--dry-run", "--lake", LAKE], catch_exceptions=False)
+        assert "is done: nothing is left to send" in dry.stderr and "starting Spark" not in dry.stderr
+        assert dry.stdout == "0 messages would be sent to http://127.0.0.1:8080; nothing was sent.\n"
         found = system.get_file_info(fs.FileSelector("lakes/root", recursive=True))
         assert not [each.path for each in found if "lock" in each.path and each.type == fs.FileType.File]
 

@@ -1,4 +1,4 @@
-"""What a command knows of the data before Spark starts: that there is none, or little."""
+"""What a command knows of the data before Spark starts: that there is none, little, or nothing new."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import Commit, CommitContent
 from babelgate.pipeline.journal.reader import FEW_RECORDS, commit
+from babelgate.pipeline.send import job
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
 from babelgate.pipeline.storage.input_files import LITTLE_BYTES
+from tests.pipeline.sending import Sends, body, write
 
 
 @pytest.mark.parametrize(
@@ -138,3 +140,28 @@ def test_jobs_are_imported_without_spark_and_pandas() -> None:
     program = f"import sys, {', '.join(whole)}; print({{'pyspark', 'pandas', 'duckdb'}} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.stdout == "set()\n", ended.stderr
+
+
+def test_a_dry_run_reports_that_its_run_is_done_and_changes_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sends = Sends(spark, tmp_path)
+    given = "backfill", write(tmp_path / "in", body(1)), "--from", "bodies", "--select", "false"
+    sends(*given)
+    sends(*given, "--run-id", "current")
+
+    def files() -> dict[Path, tuple[int, bytes]]:
+        found = (each for each in Path(sends.root).rglob("*") if each.is_file())
+        return {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in found}
+
+    before = files()
+    sends(*given, "--run-id", "current", "--dry-run", "--limit", 1, code=2)
+    assert "Run current was begun with other options: limit." in sends.output
+    for by_spark in (False, True):
+        if by_spark:
+            monkeypatch.setattr(job, "without_spark", lambda *_: None)
+        sends(*given, "--dry-run")
+        assert "is done: nothing is left to send" in sends.output
+        assert ("starting Spark" in sends.output) == by_spark
+        assert sends.shown == "0 messages would be sent to http://127.0.0.1:9; nothing was sent.\n"
+    assert files() == before

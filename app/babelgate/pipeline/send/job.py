@@ -43,24 +43,27 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
 
     Raises UsageError, JobFailed; Partial if some messages were not delivered.
     """
-    done = None if request.dry_run else without_spark(output, partial(_nothing_left, request, origin))
+    done = without_spark(output, partial(_nothing_left, request, origin))
     is_old = True
     if done is None:
         with launch.spark(request.job, short=origin.is_small()) as spark:
             found = origin.read(spark)
             selected = leaving_out(select_rows(found, request.select), request.without)
             rows = distinct_messages(selected, found.order, request.to_queue, request.limit)
-            if request.dry_run:
-                print_dry_run(rows, request)
-                return None
             store = DatasetStore(spark, output)
             run = request.run_id or run_of(request.job, found.inputs, request.identifying_options())
+            if request.dry_run:
+                print_dry_run(None if _done(store, request, run, found.inputs) else rows, request)
+                return None
             with exclusive_lock(store.files, _lock(store, run), request.job):
                 manifest = finished(store, request, run, found.inputs)
                 is_old = manifest is not None
                 if manifest is None:
                     manifest = SendRun(store, request, run, found.inputs, found.places).send_rest(rows)
             path = store.folder(LEDGER.name, run)
+    elif request.dry_run:
+        print_dry_run(None, request)
+        return None
     else:
         manifest, path = done
     # First what people see: to write the summary may fail, and the messages are sent.
@@ -78,8 +81,11 @@ def _nothing_left(request: SendRequest, origin: SendOrigin, reader: DatasetReade
     run = request.run_id or run_of(request.job, inputs, request.identifying_options())
     if reader.manifest(LEDGER.name, run) is None:
         return None
-    with owning(reader, _lock(reader, run), request.job):
-        manifest = finished(reader, request, run, inputs)
+    if request.dry_run:
+        manifest = _done(reader, request, run, inputs)
+    else:
+        with owning(reader, _lock(reader, run), request.job):
+            manifest = finished(reader, request, run, inputs)
     return None if manifest is None else (manifest, reader.folder(LEDGER.name, run))
 
 
@@ -88,15 +94,23 @@ def _lock(reader: DatasetReader, run: str) -> str:
 
 
 def finished(reader: DatasetReader, request: SendRequest, run: str, inputs: Sequence[Any]) -> Manifest | None:
-    """The manifest of the run if nothing is left to send; else None. The caller owns its lock. Raises UsageError."""
+    """What :func:`_done` returns, with the ledger of the run as the current one. The caller owns its lock. Raises
+    UsageError."""
+    manifest = _done(reader, request, run, inputs)
+    if manifest is not None:
+        reader.point([LEDGER.name], run)
+        reader.files.remove(pieces(reader, run))
+    return manifest
+
+
+def _done(reader: DatasetReader, request: SendRequest, run: str, inputs: Sequence[Any]) -> Manifest | None:
+    """The manifest of the run if nothing is left to send; else None. Only reads. Raises UsageError."""
     manifest = reader.manifest(LEDGER.name, run)
     if manifest is None or not manifest["done"]:
         return None
     _check_options(request, run, manifest["job"], manifest["options"])
     if manifest["inputs"] != digest_of(inputs):
         raise click.UsageError(f"Run {run} is done, and had other inputs: use another --run-id.")
-    reader.point([LEDGER.name], run)
-    reader.files.remove(pieces(reader, run))
     say(f"Run {run} is done: nothing is left to send.")
     return manifest
 

@@ -30,13 +30,15 @@ def refusal(answer: GatewayRefusal, queue: str | None, left: int | None = None) 
     return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
 
 
-def print_dry_run(rows: DataFrame, request: SendRequest) -> None:
-    """Print what would be sent. Raises UsageError as a run would."""
+def print_dry_run(rows: DataFrame | None, request: SendRequest) -> None:
+    """Print what would be sent. None: the run is done. Raises UsageError as a run would."""
+    if rows is None:
+        _print_total(0, request)
+        return
     from pyspark.sql import functions as f
 
     counts, unread = counted(rows.withColumn("pending", f.lit(True)))
-    total = sum(row["n"] for row in counts)
-    click.echo(f"{total} messages would be sent to {request.target.url}; nothing was sent.")
+    _print_total(sum(row["n"] for row in counts), request)
     for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
         click.echo(f"  {row['n']:>10}  {_shown(row['target_queue']) or '(no queue: --to-queue names one)'}")
     duplicates = sum(row["duplicates"] for row in counts)
@@ -49,6 +51,10 @@ def print_dry_run(rows: DataFrame, request: SendRequest) -> None:
     for row in first.select("message_id", "target_queue", "created_at", "body").collect():
         names = f"{_shown(row['target_queue'])}  {_shown(row['message_id'])}"
         click.echo(f"{names}  {row['created_at']}  {bytes((row['body'] or b'')[:_SHOWN_CHARS])!r}")
+
+
+def _print_total(messages: int, request: SendRequest) -> None:
+    click.echo(f"{messages} messages would be sent to {request.target.url}; nothing was sent.")
 
 
 def _shown(name: str) -> str:
