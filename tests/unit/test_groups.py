@@ -83,6 +83,13 @@ def test_what_a_change_affects(path, found):
     assert affected(path) == found
 
 
+def test_the_pages_that_tests_of_the_pipeline_read_affect_it():
+    pages = {each for each in FILES if each.startswith("docs/pipeline/")}
+    texts = [(ROOT / each).read_text("utf-8") for each in FILES if re.match(r"tests/pipeline/.*\.py", each)]
+    read = {f"docs/pipeline/{name}" for text in texts for name in re.findall(r'"([\w-]+\.(?:md|ipynb))"', text)} & pages
+    assert {each for each in pages if "pipeline" in affected(each)} == read
+
+
 def _names_of_harness(path: str) -> set[str]:
     """The parts of the harness that a file imports."""
     text = (ROOT / path).read_text("utf-8")
