@@ -52,6 +52,12 @@ def test_the_console_is_not_given_a_url(url: str) -> None:
         template({"config": {"console": {"report": url}}})
 
 
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_the_console_is_not_given_an_empty_path(nothing: str) -> None:
+    with pytest.raises(AssertionError, match=r"config\.console\.report: must name a file: leave it out for no report"):
+        template({"config": {"console": {"report": nothing}}})
+
+
 @pytest.mark.parametrize("console", [{}, {"report": "/data/report.html"}])
 def test_the_console_is_given_what_the_values_say_wherever_the_jobs_write(console: dict[str, Any]) -> None:
     jobs = {"cronJob": {"enabled": True}, "lake": "s3a://lake", "storage": NO_VOLUME}

@@ -15,7 +15,9 @@ _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def _local(value: object) -> object:
-    """Refuse a URL, which would be the path of a file that never exists. Raises ValueError."""
+    """Refuse a URL, which would be the path of a file that never exists, and an empty text. Raises ValueError."""
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("must name a file: leave the key out for no report")
     if isinstance(value, str) and _URL.match(value):
         raise ValueError(
             "must be a local path, not a URL: have `babelgate pipeline report` write to a local folder, or leave the "

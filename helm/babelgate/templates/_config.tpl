@@ -11,7 +11,11 @@
     "workers" "a pod has one worker, so raise replicas") .)) -}}
 {{- end -}}
 {{- end -}}
-{{- if regexMatch "^[A-Za-z][A-Za-z0-9+.-]*:/" (($config.console | default dict).report | default "") -}}
+{{- $report := ($config.console | default dict).report -}}
+{{- if and (kindIs "string" $report) (not (trim (toString $report))) -}}
+{{- fail "config.console.report: must name a file: leave it out for no report" -}}
+{{- end -}}
+{{- if regexMatch "^[A-Za-z][A-Za-z0-9+.-]*:/" ($report | default "") -}}
 {{- fail "config.console.report: must be a path, not a URL: name a file below /data that gateways and jobs mount, or leave it out and read the report from its bucket" -}}
 {{- end -}}
 {{- include "babelgate.refuseSecrets" . -}}

@@ -1,4 +1,4 @@
-"""The report of the console is a local file; a URL is refused at the start, with the remedy."""
+"""The report of the console is a local file; a URL or nothing is refused at the start, with the remedy."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def test_a_url_is_refused_with_the_remedy(url: str) -> None:
     for words in ("not a URL", "write to a local folder", "leave the key out", "from its bucket"):
         assert words in str(refused.value)
     assert "lake" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", " ", '""'])
+def test_an_empty_path_is_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(ConfigError, match="must name a file: leave the key out for no report") as refused:
+        loaded(text)
+    assert refused.value.key == "console.report"
 
 
 @pytest.mark.parametrize(
