@@ -10,6 +10,9 @@ import yaml
 from tools.helm import documents, only, template
 
 NO_VOLUME = {"enabled": False}
+CRON = {"enabled": True}
+LANDS = {"landing": "/data/landing"}
+IN_BUCKET = {"cronJob": CRON, "lake": "s3a://lake", "storage": NO_VOLUME}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +61,35 @@ def test_the_console_is_not_given_an_empty_path(nothing: str) -> None:
         template({"config": {"console": {"report": nothing}}})
 
 
-@pytest.mark.parametrize("console", [{}, {"report": "/data/report.html"}])
-def test_the_console_is_given_what_the_values_say_wherever_the_jobs_write(console: dict[str, Any]) -> None:
-    jobs = {"cronJob": {"enabled": True}, "lake": "s3a://lake", "storage": NO_VOLUME}
-    found = documents(template({"pipeline": jobs, "config": {"console": console}}))
+@pytest.mark.parametrize(
+    ("pipeline", "journal", "words"),
+    [
+        (IN_BUCKET, {}, "the jobs write the report to s3a://lake/report.html, .* read the report from its bucket"),
+        ({"cronJob": CRON, "report": "gs://web/shop.html"}, LANDS, "the jobs write the report to gs://web/shop.html"),
+        ({"cronJob": CRON}, {"landing": "kafka://kafka/journal"}, "gateways mount /data only with .* set both"),
+        ({"spark": {"operator": "apache"}}, {}, "gateways mount /data only with .* set both"),
+    ],
+)
+def test_the_console_is_not_given_a_path_where_no_report_can_be(
+    pipeline: dict[str, Any], journal: dict[str, str], words: str
+) -> None:
+    with pytest.raises(AssertionError, match=rf"config\.console\.report: {words}"):
+        template({"pipeline": pipeline, "config": {"console": {"report": "/data/report.html"}, "journal": journal}})
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "journal", "console"),
+    [
+        (IN_BUCKET, {}, {}),
+        (IN_BUCKET, {}, {"report": "/var/lib/babelgate/report.html"}),
+        ({"cronJob": CRON}, LANDS, {"report": "/data/report.html"}),
+        ({"cronJob": CRON, "report": "file:/data/report.html"}, LANDS, {"report": "/data/report.html"}),
+        ({}, {}, {"report": "/data/report.html"}),
+    ],
+)
+def test_the_console_is_given_what_the_values_say(
+    pipeline: dict[str, Any], journal: dict[str, str], console: dict[str, str]
+) -> None:
+    found = documents(template({"pipeline": pipeline, "config": {"console": console, "journal": journal}}))
     (text,) = only(found, "ConfigMap", "-babelgate")["data"].values()
     assert yaml.safe_load(text)["console"] == console

@@ -18,6 +18,17 @@
 {{- if regexMatch "^[A-Za-z][A-Za-z0-9+.-]*:/" ($report | default "") -}}
 {{- fail "config.console.report: must be a path, not a URL: name a file below /data that gateways and jobs mount, or leave it out and read the report from its bucket" -}}
 {{- end -}}
+{{- if and (hasPrefix "/data/" ($report | default "")) (include "babelgate.pipeline" .) -}}
+{{- if .Values.pipeline.cronJob.enabled -}}
+{{- $written := include "babelgate.report" . -}}
+{{- if regexMatch "^(s3[an]?|gs)://" $written -}}
+{{- fail (printf "config.console.report: the jobs write the report to %s, and nothing to /data: name a file of the volume in pipeline.report, or leave config.console.report out and read the report from its bucket" $written) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (include "babelgate.landsInVolume" .) -}}
+{{- fail "config.console.report: gateways mount /data only with pipeline.storage.enabled and a config.journal.landing below /data: set both, or leave it out" -}}
+{{- end -}}
+{{- end -}}
 {{- include "babelgate.refuseSecrets" . -}}
 {{- $listen := contains ":" (include "babelgate.host" .) | ternary "[::]" "0.0.0.0" -}}
 {{- $_ := set $config "host" (include "babelgate.host" .) -}}
