@@ -252,7 +252,8 @@ class Binding(Protocol):
         Returns as soon as there is at least one. An empty result means that the broker has answered during this call
         that the queue is empty; without an answer the call raises BrokerUnavailable. Messages that are reserved after
         that are given back uncounted, or their leases expire. The gateway never cancels this call: it waits for the
-        result, and releases deliveries that no client waits for any more.
+        result, and releases deliveries that no client waits for any more. It makes at most two of these calls for a
+        queue at a time, one that waits and one that does not, and shares them among all receives.
         """
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
