@@ -364,7 +364,7 @@ def is_number(value: Any, least: float = -sys.float_info.max, most: float = sys.
 
 
 MAX_DIGITS = 18
-"""An integer with so many digits fits 64 bits. Python refuses to convert more than 4,300."""
+"""An integer of this number of digits fits 64 bits. Python refuses to convert more than 4,300."""
 
 
 def digits(text: str) -> int | None:

@@ -27,6 +27,9 @@ UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 SQL = re.compile(
     r"\b(?:SELECT\s.+\sFROM|INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+\s+SET|CREATE\s+(?:TABLE|INDEX))\b", re.S
 )
+# ``nobody`` in such marks is the name of a caller.
+HABITS = re.compile(r"(?<!`)\b(?:nobody|anew|so many|as it were|by and by)\b", re.IGNORECASE)
+COMMENT = re.compile(r"^\s*#(.*)$", re.MULTILINE)
 LUA = re.compile(r"\bredis\.(?:p?call|status_reply|error_reply)\b")
 
 SOURCES = [path for path in tracked() if path.suffix in {".py", ".sql", ".lua"}]
@@ -34,6 +37,15 @@ SOURCES = [path for path in tracked() if path.suffix in {".py", ".sql", ".lua"}]
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def sentences(text: str) -> str:
+    """The docstrings, explained constants and comments of a module, without the breaks between their lines."""
+    found = COMMENT.findall(text)
+    for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.append(node.value.value)
+    return " ".join(" ".join(found).split())
 
 
 @cache
@@ -61,6 +73,13 @@ def test_class_names_mean_one_thing() -> None:
     for module, name in classes_and_texts()[0]:
         places[name].add(module)
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_sentences_have_a_subject_and_a_number() -> None:
+    """Vale looks for more of these words, in the pages: ``tools/prose/babelgate/Habits.yml``."""
+    found = {name: HABITS.findall(sentences(path.read_text("utf-8"))) for name, path in modules().items()}
+    assert len(found) > 500
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_every_package_says_what_lives_there() -> None:
@@ -122,6 +141,8 @@ def test_nothing_is_left_unfinished() -> None:
         (UNFINISHED, "# TO" + "DO: later"),
         (SQL, "SELECT id\nFROM messages"),
         (LUA, "return redis.call('GET', KEYS[1])"),
+        (HABITS, sentences('LIMIT = 3\n"""So\nmany are kept."""\n')),
+        (HABITS, sentences("def f():\n    # So\n    # many wait.\n    return 1\n")),
     ],
 )
 def test_the_patterns_find_what_they_look_for(pattern: re.Pattern[str], text: str) -> None:

@@ -43,7 +43,7 @@ class Pool:
         self.by_broker: defaultdict[str, int] = defaultdict(int)
 
     def share_among(self, brokers: int) -> None:
-        """Grant so many brokers a share each."""
+        """Grant each of this number of ``brokers`` a share."""
         self.share = self.limit if brokers < 2 else max(self.limit // 2, 1)
 
     def of(self, broker: str) -> int:
@@ -148,7 +148,7 @@ class Admission:
         self._unread_bytes = Pool("bytes that clients have not read yet", bounds.max_unread_bytes_in_flight, brokers)
 
     def share_among(self, brokers: int) -> None:
-        """Share the bounds among so many brokers from now on."""
+        """Share the bounds among this number of ``brokers`` from now on."""
         self._brokers = min(brokers, 2)
         bounds = self._bounds
         for pool, limit in (
@@ -162,7 +162,7 @@ class Admission:
             pool.share_among(brokers)
 
     def configure(self, bounds: Bounds, brokers: int) -> None:
-        """Have these bounds, shared among so many brokers, from now on. What is in flight beyond them goes on."""
+        """Have these bounds, shared by this number of ``brokers``, from now on. What is in flight goes on."""
         self._bounds = bounds
         self.share_among(brokers)
 

@@ -75,7 +75,7 @@ class Allowance:
                 self.shares[kind] = shared.count(f"{scope}-{kind}", key, most, self.running, kind)
 
     def allows(self, now: float, requests: int, size: int | None) -> bool:
-        """Whether so many requests, and a message of ``size`` bytes if there is one, can be taken now."""
+        """Whether this number of ``requests``, and a message of ``size`` bytes if there is one, can be taken now."""
         of_requests, of_messages, of_bytes = self.buckets
         if of_requests is not None and requests and of_requests.wait(now, requests):
             return False

@@ -68,7 +68,7 @@ _TRACED_ROUNDS = 4
 
 class _Circle:
     """Finds out that a queue is drained into itself: a message that was moved twice is there again, after twice as many
-    were moved as there were at first. Copies of one body that clients have published are not so many."""
+    were moved as there were at first. Clients do not publish that many copies of one body."""
 
     def __init__(self) -> None:
         self._times: dict[int, int] = {}

@@ -65,7 +65,7 @@ class Quota:
         self._most = most
 
     def allows(self, requests: int = 0, size: int | None = None) -> bool:
-        """Whether so many requests, and a message of ``size`` bytes, can be taken now."""
+        """Whether this number of ``requests``, and a message of ``size`` bytes, can be taken now."""
         depth = self._depth
         if size is not None and depth is not None and not (depth.is_known and depth.allows(self._most)):
             return False

@@ -217,4 +217,4 @@ def _is_due(count: SharedCount, now: float) -> bool:
 
 
 def _nothing() -> None:
-    """Nobody waits for room."""
+    """No call waits for room."""

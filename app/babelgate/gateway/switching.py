@@ -29,7 +29,7 @@ from babelgate.schemas.job_schemas import JobSchemas
 log = get_logger(__name__)
 
 MANY_FORMER = 10
-"""From so many connections that are not in use any more, each load that leaves one is a warning."""
+"""From this number of connections that are not in use any more, each load that leaves one is a warning."""
 
 
 class GatewayParts(Struct, frozen=True, kw_only=True):

@@ -204,7 +204,7 @@ def _read(connection: ssl.SSLObject, chain: Sequence[bytes]) -> ClientCertificat
         ends_at = min(each.not_valid_after_utc.timestamp() for each in parsed)
         serial = parsed[0].issuer.public_bytes(), parsed[0].serial_number
     except (ValueError, x509.InvalidVersion):
-        # OpenSSL takes more than this. Nobody has a certificate whose dates or serial number cannot be read.
+        # OpenSSL takes more than this. A certificate whose dates or serial number cannot be read names no one.
         return ClientCertificate((), 0.0, anchor, (b"", 0))
     return ClientCertificate(tuple(names), ends_at, anchor, serial)
 

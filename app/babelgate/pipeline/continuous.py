@@ -103,7 +103,7 @@ class Service:
                 self._options.alive.touch()
                 self._has_warned = False
             except OSError as error:
-                # Whoever watches the file decides whether this process is started anew.
+                # Whoever watches the file decides whether this process is started again.
                 if not self._has_warned:
                     say(f"warning: {self._job}: --alive was not touched: {error}")
                 self._has_warned = True

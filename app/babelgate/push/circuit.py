@@ -1,4 +1,4 @@
-"""Decides when a target gets the next message: after failures, at most so many a second."""
+"""Decides when a target gets the next message: after a pause where it failed, and at a limited rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from babelgate.runtime.backoff import Backoff
 
 FAILURES = 5
-"""After so many failures in succession, nothing is pushed for a while."""
+"""After this number of failures in succession, nothing is pushed for a while."""
 FIRST_SECONDS, LAST_SECONDS = 1.0, 60.0
 """The pauses double from the first to the last."""
 

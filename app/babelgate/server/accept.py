@@ -120,7 +120,7 @@ class Acceptor:
             report_handshake(protocol.app_state, error, peer[0])
 
     def _rest(self, seconds: float) -> None:
-        """Look for connections again in so many seconds; 0: when there are any."""
+        """Look for connections again in ``seconds``; 0: when there are any."""
         if seconds:
             if self._resting is None:
                 self._loop.remove_reader(self._listening)

@@ -116,7 +116,7 @@ def _anchors(path: Path) -> frozenset[bytes]:
 
 def _ask_for_certificates(context: ssl.SSLContext, files: TlsFiles, authorities: Path) -> None:
     context.verify_mode = ssl.CERT_REQUIRED if files.required else ssl.CERT_OPTIONAL
-    # A resumed session would bring a certificate that nobody has verified again: one whose authority or rights are
+    # A resumed session would bring a certificate that was not verified again: one whose authority or rights are
     # gone. TLS 1.3 resumes by tickets only, and no ticket is given out.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0

@@ -36,7 +36,7 @@ _throttled = LogThrottle(log)
 
 
 class TokenChange(Struct, frozen=True, kw_only=True):
-    """What became of a call. ``token``: the version in force. ``secret``: the new secret, which nobody can ask for
+    """What became of a call. ``token``: the version in force. ``secret``: the new secret, which no call returns
     later; empty for a revocation.
 
     ``kept``: whether ``state_dir`` has it, so that it outlives this process. ``told``: how many other processes know

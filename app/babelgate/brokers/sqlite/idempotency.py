@@ -235,7 +235,7 @@ def _sweep(tx: Transaction, limit: int) -> int:
 
 
 def _removed(tx: Transaction, count: int) -> int:
-    """``count``, after so many keys were removed."""
+    """``count``, after this number of keys was removed."""
     if count:
         tx.run("add_to_key_count", -count)
     return count

@@ -211,7 +211,7 @@ class SqsSettler:
         return found if found.count > known.receipt.count else None
 
     def _remember(self, known: _Known) -> None:
-        # Anew, because the oldest receive is forgotten first, not the oldest message.
+        # Forgotten and kept again, because the oldest receive is to be forgotten first, not the oldest message.
         message_id = known.receipt.message_id
         self._latest.forget(message_id)
         self._latest.keep(message_id, known)

@@ -18,7 +18,7 @@ from babelgate.gateway.replicas import ServingProcesses
 
 _BUSIEST = 10
 _FEW = 3
-"""Up to so many minutes the running one is drawn, too."""
+"""Up to this number of minutes, the running one is drawn, too."""
 _CHARTS = {
     "throughput": ("published", "delivered", "acked"),
     "failures": ("nacked", "rejected", "dead_lettered", "lease_expired", "broker_errors", "dropped"),

@@ -25,7 +25,7 @@ from babelgate.observe.logs import get_logger
 MAX_READS = 64
 """Reads of a call, each of a frame or of the rows of :data:`_SEGMENTS` segments: about a tenth of a second."""
 _FEW_FRAMES = 512
-"""The segments of so many frames are looked up; those of more are gone through in the order of their times."""
+"""The segments of this number of frames are looked up; those of more are gone through in the order of their times."""
 _SEGMENTS = 256
 _MEMBERS: tuple[Member, ...] = ("message_id", "trace_id", "meta", "job", "queue", "event")
 """In the order of their values' usual frequency, rarest first."""

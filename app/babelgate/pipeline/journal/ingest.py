@@ -268,7 +268,7 @@ class _FolderJob(IngestJob):
 
     def _check_places(self) -> None:
         """Raise JobFailed if the landing folder or the lake is gone. To Spark the one would be empty, and it would make
-        the other anew."""
+        another lake."""
         if not self._landed.is_folder(self._place):
             raise JobFailed(f"{self._place}: there is no such folder")
         if not self._store.files.exists(self._store.lock("ingest")):

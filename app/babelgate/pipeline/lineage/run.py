@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 END_SECONDS = 5.0
 """The longest that the end of a job waits until its events are sent."""
 _MOST_WAITING = 10
-"""While so many events wait for a slow server, those of rounds are left out."""
+"""While this number of events wait for a slow server, those of rounds are left out."""
 _SWITCHES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
 _PREFIX = "OPENLINEAGE__TRANSPORT"
 
