@@ -261,13 +261,6 @@ CACHES = [
         3_500,
     ),
     Remembered(
-        "babelgate.brokers.rabbitmq.incoming._routing_of",
-        "ways of deliveries",
-        "process",
-        lambda n: (b"\xff%b\xff%b" % (_wide(n, 255).encode(), _wide(n, 255).encode()),),
-        3_500,
-    ),
-    Remembered(
         "babelgate.brokers.rabbitmq.incoming._present",
         "sets of properties",
         "process",

@@ -214,7 +214,7 @@ class OjsBroker(RabbitBroker):
         records = []
         for found, body in await asyncio.to_thread(browse, self.url, profile.dead_queue):
             properties = Basic.Properties(found.content_type, headers=found.headers)
-            records.append(profile.read_dead(NativeMessage(body, properties, "", "", False)).body)
+            records.append(profile.read_dead(NativeMessage(body, properties, False)).body)
         return records
 
 

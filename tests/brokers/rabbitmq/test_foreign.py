@@ -41,10 +41,10 @@ def profiles() -> dict[str, Profile]:
 @pytest.mark.parametrize("target", profiles())
 def test_it_keeps_its_bytes_its_properties_and_headers_of_any_type(source: str, target: str) -> None:
     before, after = profiles()[source], profiles()[target]
-    read = before.read(NativeMessage(BODY, AS_SENT, "", "mails", redelivered=False))
+    read = before.read(NativeMessage(BODY, AS_SENT, redelivered=False))
     record = Outgoing(envelope.dead_letter_record(read.body, BLOCK), read.headers, carried=read.carried)
     dead = before.dead(record)
-    kept = before.read_dead(NativeMessage(dead.body, dead.properties, "", before.dead_queue, redelivered=False))
+    kept = before.read_dead(NativeMessage(dead.body, dead.properties, redelivered=False))
     forced = Outgoing(envelope.original(kept.body), kept.headers, carried=kept.carried, is_envelope=False)
     sent = after.message(forced)
     assert sent.body == BODY

@@ -48,11 +48,11 @@ def profile(**options: Any) -> OjsProfile:
 
 
 def native(body: bytes, content_type: str | None = MEDIA, headers: Any = None, **properties: Any) -> NativeMessage:
-    return NativeMessage(body, Basic.Properties(content_type, headers=headers, **properties), "", "orders", False)
+    return NativeMessage(body, Basic.Properties(content_type, headers=headers, **properties), False)
 
 
 def arrived(written: AddressedMessage) -> NativeMessage:
-    return NativeMessage(written.body, written.properties, "ojs.direct", "orders", False)
+    return NativeMessage(written.body, written.properties, False)
 
 
 def headers_of(written: AddressedMessage) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def body(**changes: Any) -> bytes:
 
 
 def native(properties: Basic.Properties, content: bytes = b"{}") -> NativeMessage:
-    return NativeMessage(content, properties, "", "orders", False)
+    return NativeMessage(content, properties, False)
 
 
 def sdk(content: bytes, headers: dict[str, str] | None = None) -> BasicProperties:

@@ -288,15 +288,7 @@ class Channel:
         if method is None:
             # The channel is closing.
             return
-        native = NativeMessage(
-            body,
-            properties_of(self._header),
-            method.exchange,
-            method.routing_key,
-            method.redelivered,
-            method.tag,
-            method.left,
-        )
+        native = NativeMessage(body, properties_of(self._header), method.redelivered, method.tag, method.left)
         self._unsettled.hold(method.tag, None)
         if method.consumer is None:
             self._get_answered(native)

@@ -69,28 +69,20 @@ class Arrival(NamedTuple):
 
     tag: int
     redelivered: bool
-    exchange: str
-    routing_key: str
     consumer: str | None = None
     left: int = 0
 
 
 def arrival_of(payload: bytes) -> Arrival:
     """Decode the method Deliver or GetOk: AMQP 0-9-1, sections 1.8.3.14 and 1.8.3.16."""
-    at, consumer = len(_DELIVER), None
+    at, consumer, left = len(_DELIVER), None, 0
     if payload.startswith(_DELIVER):
         consumer, at = short_at(payload, at)
+    else:
+        # Exchange and routing key stand before it, and are not needed.
+        left = int.from_bytes(payload[-4:], "big")
     tag, bits = TAG.unpack_from(payload, at)
-    exchange, key, left = _routing_of(payload[at + TAG.size :])
-    return Arrival(tag, bool(bits & 1), exchange, key, consumer, left)
-
-
-@lru_cache(_USUAL)
-def _routing_of(data: bytes) -> tuple[str, str, int]:
-    """Exchange and routing key, and the count that follows after a get. They are the same for most messages."""
-    exchange, at = short_at(data, 0)
-    key, at = short_at(data, at)
-    return exchange, key, int.from_bytes(data[at : at + 4], "big")
+    return Arrival(tag, bool(bits & 1), consumer, left)
 
 
 class ContentHandler(Protocol):

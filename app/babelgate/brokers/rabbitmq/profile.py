@@ -91,8 +91,6 @@ class NativeMessage(Struct, frozen=True):
 
     body: bytes
     properties: Basic.Properties
-    exchange: str
-    routing_key: str
     redelivered: bool
     tag: int = 0
     left: int = 0
