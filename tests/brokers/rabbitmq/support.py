@@ -14,8 +14,9 @@ from pamqp.commands import Basic
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
 from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
-from babelgate.brokers.rabbitmq.profile import NativeMessage
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.brokers.rabbitmq.url import parameters_of
@@ -41,6 +42,11 @@ FULL = Basic.Properties(
     app_id="babelqueue",
 )
 """All properties that a message can have."""
+
+
+def decoded(message: AddressedMessage) -> Basic.Properties:
+    """The properties of a message to publish."""
+    return properties_of(bytes(FIXED) + message.given) if isinstance(message.given, bytes) else message.given
 
 
 @asynccontextmanager

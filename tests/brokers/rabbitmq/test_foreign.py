@@ -14,6 +14,7 @@ from babelgate.brokers.options import OptionMap
 from babelgate.brokers.rabbitmq import plain
 from babelgate.brokers.rabbitmq.ojs import profile as ojs
 from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile
+from tests.brokers.rabbitmq.support import decoded
 
 BODY = b'[[1, 2.50], {}, {"callbacks": null}]'
 HEADERS: dict[str, Any] = {"lang": "py", "task": "shop.mail", "retries": 0, "timelimit": [None, None], "tenant": "a"}
@@ -44,13 +45,13 @@ def test_it_keeps_its_bytes_its_properties_and_headers_of_any_type(source: str, 
     read = before.read(NativeMessage(BODY, AS_SENT, redelivered=False))
     record = Outgoing(envelope.dead_letter_record(read.body, BLOCK), read.headers, carried=read.carried)
     dead = before.dead(record)
-    kept = before.read_dead(NativeMessage(dead.body, dead.properties, redelivered=False))
+    kept = before.read_dead(NativeMessage(dead.body, decoded(dead), redelivered=False))
     forced = Outgoing(envelope.original(kept.body), kept.headers, carried=kept.carried, is_envelope=False)
     sent = after.message(forced)
     assert sent.body == BODY
-    assert sent.properties.headers == HEADERS
-    assert (sent.properties.content_type, sent.properties.delivery_mode) == ("application/json", 2)
-    assert (sent.properties.priority, sent.properties.reply_to) == (3, "r")
+    assert decoded(sent).headers == HEADERS
+    assert (decoded(sent).content_type, decoded(sent).delivery_mode) == ("application/json", 2)
+    assert (decoded(sent).priority, decoded(sent).reply_to) == (3, "r")
     ordinary = after.message(Outgoing(b'{"job":"urn:a","trace_id":"t","data":{},"meta":{"id":"i"},"attempts":0}'))
     assert (sent.exchange, sent.routing_key) == (ordinary.exchange, ordinary.routing_key)
 
@@ -58,5 +59,5 @@ def test_it_keeps_its_bytes_its_properties_and_headers_of_any_type(source: str, 
 @pytest.mark.parametrize("target", profiles())
 def test_from_another_broker_it_has_only_its_text_headers(target: str) -> None:
     sent = profiles()[target].message(Outgoing(b"\xff", {"tenant": "a"}, is_envelope=False))
-    assert (sent.body, sent.properties.headers, sent.properties.delivery_mode) == (b"\xff", {"tenant": "a"}, 2)
-    assert profiles()[target].message(Outgoing(b"x", is_envelope=False)).properties.headers is None
+    assert (sent.body, decoded(sent).headers, decoded(sent).delivery_mode) == (b"\xff", {"tenant": "a"}, 2)
+    assert decoded(profiles()[target].message(Outgoing(b"x", is_envelope=False))).headers is None

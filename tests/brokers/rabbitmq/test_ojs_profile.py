@@ -34,6 +34,7 @@ from babelgate.envelope import (
 from babelgate.envelope.options import EXPIRES_AT_HEADER, NEVER_EXPIRES
 from babelgate.errors import ConfigError, UnsupportedByBroker
 from babelgate.gateway.routing import Router, Rule
+from tests.brokers.rabbitmq.support import decoded
 from tests.unit.envelope.support import FULL, NOW, TRACE, compact
 
 MEDIA = "application/openjobspec+json"
@@ -52,11 +53,11 @@ def native(body: bytes, content_type: str | None = MEDIA, headers: Any = None, *
 
 
 def arrived(written: AddressedMessage) -> NativeMessage:
-    return NativeMessage(written.body, written.properties, False)
+    return NativeMessage(written.body, decoded(written), False)
 
 
 def headers_of(written: AddressedMessage) -> dict[str, Any]:
-    return dict(written.properties.headers or {})
+    return dict(decoded(written).headers or {})
 
 
 def described(
@@ -98,7 +99,7 @@ def test_a_new_message_is_a_job_with_the_properties_of_both_texts() -> None:
         [FULL["data"]],
     )
     assert (job["state"], job["attempt"], job["created_at"]) == ("available", 2, "1970-01-01T00:00:00.005Z")
-    properties = {name: said for name, said in written.properties if said not in (None, "")}
+    properties = {name: said for name, said in decoded(written) if said not in (None, "")}
     headers = properties.pop("headers")
     assert properties == {
         "content_type": MEDIA,
@@ -143,17 +144,17 @@ def test_what_a_job_asks_for_becomes_properties_and_headers() -> None:
     read = profile().read(native(compact(JOB | asked | {"meta": {"traceparent": PARENT}})))
     written = profile().message(Outgoing(read.body))
     headers = headers_of(written)
-    assert (written.properties.priority, written.properties.expiration) == (8, "1500")
+    assert (decoded(written).priority, decoded(written).expiration) == (8, "1500")
     assert (headers["x-ojs-tags"], headers["x-ojs-max-attempts"], headers["x-ojs-trace-id"]) == ("a,b", 5, PARENT)
     assert {name: json.loads(written.body)[name] for name in asked} == asked
     delayed = profile().message(Outgoing(read.body, delay_seconds=5))
-    assert delayed.properties.expiration is None, "a delay queue would let it go after 1.5 s"
+    assert decoded(delayed).expiration is None, "a delay queue would let it go after 1.5 s"
 
 
 @pytest.mark.parametrize("ttl", [0, -1, "5", True, 4_294_967.296, None])
 def test_a_time_to_live_that_the_broker_would_refuse_is_left_to_the_body(ttl: Any) -> None:
     read = profile().read(native(compact(JOB | {"enqueue_ttl": ttl})))
-    assert profile().message(Outgoing(read.body)).properties.expiration is None
+    assert decoded(profile().message(Outgoing(read.body))).expiration is None
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_an_envelope_on_the_queue_stays_as_it_is_and_so_does_its_copy() -> None:
     read = profile().read(native(body, "application/json", {"x-attempts": 4, "x-source-lang": "go", "tenant": "x"}))
     assert (read.body, read.headers, read.delivery_count) == (body, {"tenant": "x"}, 4)
     again = profile().message(retry(read, 5))
-    assert (again.body, again.properties.content_type) == (with_attempts(body, 5), "application/json")
+    assert (again.body, decoded(again).content_type) == (with_attempts(body, 5), "application/json")
     assert (headers_of(again)["x-attempts"], headers_of(again)["x-ojs-attempt"]) == (5, 6)
 
 
@@ -262,7 +263,7 @@ def test_what_is_neither_keeps_its_body_to_the_end(body: bytes) -> None:
     assert read.body == body
     record = letter(read, "poison", 0)
     dead = profile().dead(record)
-    assert (dead.body, dead.properties.content_type) == (record.body, "application/json")
+    assert (dead.body, decoded(dead).content_type) == (record.body, "application/json")
     assert profile().read_dead(arrived(dead)).body == record.body
 
 
@@ -316,7 +317,7 @@ def test_a_retry_is_the_job_that_came_with_the_attempt_and_the_error_changed() -
         "x-ojs-idempotency-key": "k",
         "n": 5,
     }
-    kept = written.properties
+    kept = decoded(written)
     assert (kept.priority, kept.reply_to, kept.app_id, kept.message_id) == (3, "r", "peer", V7)
     assert (kept.expiration, kept.user_id, kept.delivery_mode) == (None, None, 2)
 
@@ -375,7 +376,7 @@ def test_a_dead_job_is_discarded_and_its_record_comes_back(reason: str) -> None:
     read = profile().read(native(body, headers={"n": 5}))
     record = letter(read, reason)
     dead = profile().dead(record)
-    assert (dead.exchange, dead.routing_key, dead.properties.content_type) == ("ojs.dlx", "orders", MEDIA)
+    assert (dead.exchange, dead.routing_key, decoded(dead).content_type) == ("ojs.dlx", "orders", MEDIA)
     found = json.loads(dead.body)
     assert (found["state"], found["attempt"], found["x"]) == ("discarded", 3, 1)
     assert found["error"] == {"type": "OSError", "message": "no route"}

@@ -21,6 +21,7 @@ from babelgate.brokers.rabbitmq.options import queue_of
 from babelgate.brokers.rabbitmq.plain import PlainProfile, _properties, _usual_properties
 from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile, QueueDeclaration
 from babelgate.envelope import dead_letter_block, dead_letter_record, with_attempts
+from tests.brokers.rabbitmq.support import decoded
 
 PLAIN = PlainProfile(QueueDeclaration("orders"), QueueDeclaration("orders.dlq"))
 META = {"id": "id-1", "queue": "orders", "lang": "php", "schema_version": 1, "created_at": 1_749_132_727_001}
@@ -45,7 +46,7 @@ def sdk(content: bytes, headers: dict[str, str] | None = None) -> BasicPropertie
 
 
 def written(content: bytes, headers: dict[str, str] | None = None) -> Basic.Properties:
-    return PLAIN.message(Outgoing(content, headers or {})).properties
+    return decoded(PLAIN.message(Outgoing(content, headers or {})))
 
 
 NAMES = {"message_type": "type"}
@@ -181,7 +182,7 @@ def test_a_copy_keeps_the_types_of_headers_whose_text_is_unchanged() -> None:
     table: dict[str, Any] = {"n": 1, "list": [True], "edited": 2, "text": "a"}
     read = PLAIN.read(native(Basic.Properties(headers=table), body()))
     copy = PLAIN.message(Outgoing(body(), {**read.headers, "edited": "3"}, carried=read.carried))
-    headers = copy.properties.headers or {}
+    headers = decoded(copy).headers or {}
     assert {name: headers[name] for name in table} == {"n": 1, "list": [True], "edited": "3", "text": "a"}
 
 
@@ -204,7 +205,7 @@ def delivered() -> Basic.Properties:
 def test_a_retry_keeps_what_came_with_the_message_and_drops_what_the_broker_wrote() -> None:
     read = PLAIN.read(native(delivered(), body()))
     retry = Outgoing(with_attempts(read.body, 3), read.headers, failure=LastFailure(3), carried=read.carried)
-    properties = PLAIN.message(retry).properties
+    properties = decoded(PLAIN.message(retry))
     assert properties.headers == {
         "traceparent": "00-1",
         "n": 1,
@@ -227,18 +228,18 @@ def test_an_expired_lease_is_marked_until_the_message_starts_again(profile: Prof
             with_attempts(read.body, failure.attempts), read.headers, failure=failure, carried=read.carried
         )
         copy = profile.message(again)
-        read = profile.read(native(copy.properties, copy.body))
+        read = profile.read(native(decoded(copy), copy.body))
         assert (read.expired_before, read.headers) == (marked, {})
     redriven = profile.message(Outgoing(with_attempts(read.body, 0), carried=read.carried))
-    assert not profile.read(native(redriven.properties, redriven.body)).expired_before
+    assert not profile.read(native(decoded(redriven), redriven.body)).expired_before
     claimed = profile.message(Outgoing(body(), {"x-babelgate-expired": "1"}))
-    assert not profile.read(native(claimed.properties, claimed.body)).expired_before
+    assert not profile.read(native(decoded(claimed), claimed.body)).expired_before
 
 
 def test_a_dead_letter_keeps_it_too() -> None:
     read = PLAIN.read(native(delivered(), body()))
     record = dead_letter_record(read.body, dead_letter_block("failed", "orders", 3, 1))
-    properties = PLAIN.dead(Outgoing(record, read.headers, carried=read.carried)).properties
+    properties = decoded(PLAIN.dead(Outgoing(record, read.headers, carried=read.carried)))
     headers = properties.headers or {}
     assert (properties.priority, headers["n"], headers["x-attempts"]) == (7, 1, 3)
     assert "x-death" not in headers
@@ -264,6 +265,6 @@ def test_the_record_of_poison_keeps_the_id_that_came_and_its_count_is_that_of_th
     block = dead_letter_block("poison", "orders", 2, 1, "invalid_json: it is no JSON")
     failure = LastFailure(2, block["error"])
     record = Outgoing(dead_letter_record(read.body, block), read.headers, failure=failure, carried=read.carried)
-    properties = PLAIN.dead(record).properties
+    properties = decoded(PLAIN.dead(record))
     assert (properties.message_id, (properties.headers or {})["x-attempts"]) == ("id-1", 2)
     assert (properties.priority, properties.content_type) == (7, "application/json")

@@ -104,13 +104,13 @@ async def test_only_what_came_back_is_an_error(rabbit: RabbitServer, queue: str)
 
 
 def _properties(line):
-    return line.profile.message(Outgoing(BODY)).properties
+    return line.profile.message(Outgoing(BODY)).given
 
 
 async def test_an_exchange_that_is_missing_does_not_harm_the_default_exchange(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         there = line.profile.message(Outgoing(BODY))
-        gone = AddressedMessage(f"{queue}.gone", "x", there.properties, BODY)
+        gone = AddressedMessage(f"{queue}.gone", "x", there.given, BODY)
         outcomes = await line.publisher.publish([there, gone, there], line.profile.topology, "active")
         assert outcomes[0] is None and outcomes[2] is None
         assert isinstance(outcomes[1], BrokerRejected) and "no exchange" in outcomes[1].reason
@@ -281,7 +281,7 @@ async def test_a_confirm_that_does_not_come_is_an_unknown_outcome(rabbit: Rabbit
 async def test_needs_are_declared_before(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         other = line.profile.message(Outgoing(BODY))
-        needing = AddressedMessage("", queue, other.properties, BODY, line.profile.topology)
+        needing = AddressedMessage("", queue, other.given, BODY, line.profile.topology)
         assert await line.publisher.publish([needing], Topology(), "active") == [None]
 
 

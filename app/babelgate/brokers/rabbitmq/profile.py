@@ -11,7 +11,6 @@ from pamqp.commands import Basic
 
 from babelgate.brokers.binding import DeadRecord, Delivery, Outgoing
 from babelgate.brokers.options import OptionMap, choice, optional, whole
-from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
 from babelgate.envelope.options import MAX_PRIORITY
 from babelgate.errors import ConfigError
 
@@ -78,11 +77,6 @@ class AddressedMessage(Struct, frozen=True):
     given: Basic.Properties | bytes
     body: bytes
     needs: Topology | None = None
-
-    @property
-    def properties(self) -> Basic.Properties:
-        """The properties, decoded where they are encoded."""
-        return properties_of(bytes(FIXED) + self.given) if isinstance(self.given, bytes) else self.given
 
 
 class NativeMessage(Struct, frozen=True):
