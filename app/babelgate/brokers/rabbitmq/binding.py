@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from babelgate.brokers.batching import made_of_each
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
@@ -195,23 +196,26 @@ class RabbitBinding:
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """Decoded from the frames that :meth:`publish` would write."""
-        profile = _queue(queue).profile
-        try:
-            made = await turns.run(profile.message, message, size=len(message.body))
-        except Exception as error:
-            raise self._unwritable(error) from error
-        frame_max = self._publish_connection.frame_max
+        profile, frame_max = _queue(queue).profile, self._publish_connection.frame_max
         with translating(translate, self.name):
+            made = await turns.run(self._writable(profile.message), message, size=len(message.body))
             return [await turns.run(frames.projection, made, profile.assigned, frame_max, size=len(made.body))]
-
-    def _unwritable(self, error: Exception) -> BrokerRejected:
-        reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
-        return BrokerRejected(broker=self.name, reason=reason)
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Publish to the dead-letter queue; otherwise like :meth:`publish`."""
         target = _queue(queue)
         return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
+
+    def _writable(self, make: Callable[[Outgoing], AddressedMessage]) -> Callable[[Outgoing], AddressedMessage]:
+        def made(message: Outgoing) -> AddressedMessage:
+            try:
+                return make(message)
+            except Exception as error:
+                # Any error is the outcome of this message; the others are written.
+                reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
+                raise BrokerRejected(self.name, reason) from error
+
+        return made
 
     async def _write(
         self,
@@ -220,20 +224,7 @@ class RabbitBinding:
         topology: Topology,
         declare: Declare,
     ) -> Sequence[Outcome]:
-        def made(message: Outgoing) -> AddressedMessage | BrokerRejected:
-            try:
-                return make(message)
-            except Exception as error:
-                # Any error is the outcome of this message; the others are written.
-                return self._unwritable(error)
-
-        outcomes: list[Outcome] = [None] * len(messages)
-        ready: dict[int, AddressedMessage] = {}
-        for position, each in enumerate(await turns.mapped(made, messages, _size)):
-            if isinstance(each, BrokerRejected):
-                outcomes[position] = each
-            else:
-                ready[position] = each
+        outcomes, ready = await made_of_each(self.name, messages, self._writable(make))
         if ready:
             written = await self._publisher.publish([*ready.values()], topology, declare)
             for position, outcome in zip(ready, written, strict=True):
@@ -308,7 +299,3 @@ class RabbitBinding:
     async def purge_dead(self, queue: NativeQueue) -> int:
         """Remove all records that no other consumer has taken."""
         return await self._dead_letters.purge(_queue(queue).profile.dead_queue)
-
-
-def _size(message: Outgoing) -> int:
-    return len(message.body)
