@@ -13,28 +13,32 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from aiormq.exceptions import ChannelNotFoundEntity
+
 from babelgate.brokers.batching import made_of_each
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
+from babelgate.brokers.cursor import moved_back
 from babelgate.brokers.errors import translating
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.held import HandleSettler
+from babelgate.brokers.held_letters import HeldLetters
 from babelgate.brokers.options import TIMEOUT_SECONDS, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.rabbitmq import frames
 from babelgate.brokers.rabbitmq.channel_pool import ChannelPool
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
-from babelgate.brokers.rabbitmq.dead_letters import DeadLetterQueues
+from babelgate.brokers.rabbitmq.dead_letters import QueueBrowser, TakenLetter
 from babelgate.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from babelgate.brokers.rabbitmq.errors import reason_of, translate
-from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, StatsChannel
+from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, StatsChannel, purged
 from babelgate.brokers.rabbitmq.management import ManagementClient
 from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
-from babelgate.brokers.rabbitmq.receive import QueueReceivers
+from babelgate.brokers.rabbitmq.receive import QueueReceivers, size_of_body
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
 from babelgate.brokers.rabbitmq.topology import DECLARE_SECONDS, Declare, Declarer
 from babelgate.brokers.rabbitmq.url import ConnectionParameters, parameters_of
@@ -52,6 +56,9 @@ MAX_LEASE_SECONDS = 1500
 https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
 
 _CLOSE_SECONDS = 0.5
+
+_SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
+"""Pauses between searches for dead letters: another reader may have taken a record for a moment."""
 
 _HEADER_RULES = HeaderRules(SHORT_BYTES, reserved=frozenset(frames.COPIES))
 """How many bytes all headers may have is known of a connection: its ``frame_max``."""
@@ -126,7 +133,9 @@ class RabbitBinding:
         self._receivers = QueueReceivers(consuming, consumer, self._channels, self._background.start, timeout_seconds)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
-        self._dead_letters = DeadLetterQueues(consuming, self._isolated, self._background.start, timeout_seconds)
+        self._dead_letters: HeldLetters[str, TakenLetter] = HeldLetters(
+            name, timeout_seconds, translate, self._browser, self._background.start
+        )
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
@@ -158,7 +167,7 @@ class RabbitBinding:
     async def close(self) -> None:
         """Disconnect; the broker requeues unsettled deliveries."""
         self._receivers.close()
-        self._dead_letters.close()
+        self._dead_letters.stop()
         await self._channels.flush()
         connections = self._publish_connection, self._consume_connection, self._isolated
         await asyncio.gather(*(each.close() for each in connections))
@@ -275,7 +284,7 @@ class RabbitBinding:
         depth, dead = await self._stats.ready(profile.queue, profile.dead_queue)
         counts = await self._management.counts(profile.queue) if self._management is not None else None
         in_flight = counts.messages_unacknowledged if counts is not None else None
-        return QueueStats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
+        return QueueStats(depth, in_flight, None, dead + self._dead_letters.held(profile.dead_queue))
 
     async def purge(self, queue: NativeQueue) -> int:
         """Remove the ready messages. Delayed ones stay: they are in queues that all queues share.
@@ -288,14 +297,49 @@ class RabbitBinding:
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
         """A page; the cursor is a position. Between pages, other consumers do not see the records that were read."""
-        return await self._dead_letters.read(_queue(queue).profile, cursor, limit)
+        profile = _queue(queue).profile
+        page, cursor = await self._dead_letters.read(profile.dead_queue, cursor, limit)
+        records = await turns.mapped(
+            lambda found: profile.read_dead(found.arrived, found), page, size=lambda found: size_of_body(found.arrived)
+        )
+        return records, cursor
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
-        """Remove each record once, also when it was requeued in between."""
-        return await self._dead_letters.remove(_queue(queue).profile, records, cursor)
+        """Remove each record once, also when it was requeued in between, searching for those that are not taken. The
+        cursor moves back by the number removed."""
+        dead_queue, removed = _queue(queue).profile.dead_queue, [False] * len(records)
+        for pause in _SEARCHES_AFTER_SECONDS:
+            await asyncio.sleep(pause)
+            left = [index for index, done in enumerate(removed) if not done]
+            gone, _ = await self._dead_letters.remove(dead_queue, [records[index] for index in left], None)
+            for index, done in zip(left, gone, strict=True):
+                removed[index] = done
+            if all(removed):
+                break
+        return removed, moved_back(cursor, sum(removed))
 
     async def purge_dead(self, queue: NativeQueue) -> int:
         """Remove all records that no other consumer has taken."""
-        return await self._dead_letters.purge(_queue(queue).profile.dead_queue)
+        dead_queue = _queue(queue).profile.dead_queue
+        async with self._dead_letters.using(dead_queue, writes=True) as browser:
+            if not isinstance(browser, QueueBrowser):
+                return 0
+            await browser.put_back()
+            await browser.counted()
+            return await purged(await self._isolated.channel(), dead_queue)
+
+    async def _browser(self, queue: str, browser: QueueBrowser | None) -> QueueBrowser | None:
+        """The browser of the queue; None for a missing queue, or one that was empty without a browser."""
+        isolated = self._isolated
+        try:
+            if browser is None or not browser.channel.is_open:
+                if not await isolated.ready(queue):
+                    return None
+                return QueueBrowser(await isolated.channel(), queue, self.timeout_seconds / 2, isolated.ready)
+            if not len(browser):
+                await browser.channel.ready(queue)
+        except ChannelNotFoundEntity:
+            return None
+        return browser

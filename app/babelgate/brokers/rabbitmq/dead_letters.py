@@ -1,4 +1,4 @@
-"""Reads, removes and purges dead letters. To read a message AMQP must take it, so it is taken and requeued."""
+"""Takes the letters of a dead-letter queue: to read a message AMQP must take it. They are removed or requeued."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from aiormq.exceptions import ChannelNotFoundEntity
 from msgspec import Struct
 
-from babelgate.brokers.binding import DeadRecord
-from babelgate.brokers.cursor import moved_back
-from babelgate.brokers.held_letters import MAX_SEARCHED, PAGE, HeldLetters
-from babelgate.brokers.options import TIMEOUT_SECONDS
+from babelgate.brokers.held_letters import MAX_SEARCHED, PAGE
 from babelgate.brokers.rabbitmq.channel import Channel
-from babelgate.brokers.rabbitmq.connection import AmqpConnection
-from babelgate.brokers.rabbitmq.errors import translate
-from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
-from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile
-from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer, size_of_body
-from babelgate.runtime import turns
-
-_SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
-"""Pauses between searches: another reader may have taken a record for a moment."""
+from babelgate.brokers.rabbitmq.profile import NativeMessage
+from babelgate.brokers.rabbitmq.receive import TemporaryConsumer
 
 _REMEMBERED = 300
 """Taken messages kept in memory; of earlier ones only the tags are kept."""
@@ -219,70 +208,3 @@ class QueueBrowser:
         for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
             self._taken[tag] = None
             self._forgotten += 1
-
-
-class DeadLetterQueues:
-    """The dead-letter queues of one broker, read from their heads."""
-
-    def __init__(
-        self,
-        connection: AmqpConnection,
-        isolated: IsolatedChannels,
-        spawn: Spawn,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> None:
-        """``isolated``: the channels on which they are read and purged."""
-        self._isolated = isolated
-        self._timeout_seconds = timeout_seconds
-        self._held: HeldLetters[str, TakenLetter] = HeldLetters(
-            connection.broker, timeout_seconds, translate, self._resumed, spawn
-        )
-        self.taken = self._held.held
-        self.close = self._held.stop
-
-    async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
-        """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
-        page, cursor = await self._held.read(profile.dead_queue, cursor, limit)
-        records = await turns.mapped(
-            lambda found: profile.read_dead(found.arrived, found), page, size=lambda found: size_of_body(found.arrived)
-        )
-        return records, cursor
-
-    async def remove(
-        self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
-    ) -> tuple[list[bool], str | None]:
-        """Remove ``records``, searching for those that are not taken. The cursor moves back by the number removed."""
-        removed = [False] * len(records)
-        for pause in _SEARCHES_AFTER_SECONDS:
-            await asyncio.sleep(pause)
-            left = [index for index, done in enumerate(removed) if not done]
-            gone, _ = await self._held.remove(profile.dead_queue, [records[index] for index in left], None)
-            for index, done in zip(left, gone, strict=True):
-                removed[index] = done
-            if all(removed):
-                break
-        return removed, moved_back(cursor, sum(removed))
-
-    async def purge(self, queue: str) -> int:
-        """Remove all messages that no other consumer has taken."""
-        async with self._held.using(queue, writes=True) as browser:
-            if not isinstance(browser, QueueBrowser):
-                return 0
-            await browser.put_back()
-            await browser.counted()
-            return await purged(await self._isolated.channel(), queue)
-
-    async def _resumed(self, queue: str, browser: QueueBrowser | None) -> QueueBrowser | None:
-        """The browser of the queue; None for a missing queue, or one that was empty without a browser."""
-        try:
-            if browser is None or not browser.channel.is_open:
-                if not await self._isolated.ready(queue):
-                    return None
-                return QueueBrowser(
-                    await self._isolated.channel(), queue, self._timeout_seconds / 2, self._isolated.ready
-                )
-            if not len(browser):
-                await browser.channel.ready(queue)
-        except ChannelNotFoundEntity:
-            return None
-        return browser
