@@ -12,6 +12,7 @@ from typing import Any
 from pamqp.commands import Basic
 
 from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
@@ -50,9 +51,9 @@ def decoded(message: AddressedMessage) -> Basic.Properties:
 
 
 @asynccontextmanager
-async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
+async def linked(url: str, timeout_seconds: float = TIMEOUT_SECONDS, **options: Any) -> AsyncIterator[AmqpConnection]:
     """A connection for publishing, not yet open."""
-    link = AmqpConnection("rabbit", parameters_of(url, options), "publish")
+    link = AmqpConnection("rabbit", parameters_of(url, options), "publish", timeout_seconds=timeout_seconds)
     try:
         yield link
     finally:
@@ -62,18 +63,12 @@ async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
 class Line:
     """A publisher and its queue, with short calls."""
 
-    def __init__(
-        self,
-        link: AmqpConnection,
-        queue: RabbitQueue,
-        timeout_seconds: float = 30,
-        publisher: ConfirmedPublisher | None = None,
-    ) -> None:
+    def __init__(self, link: AmqpConnection, queue: RabbitQueue, publisher: ConfirmedPublisher | None = None) -> None:
         self.link = link
         self.queue = queue
         self.profile = queue.profile
         self.declarer = Declarer(link)
-        self.publisher = publisher or ConfirmedPublisher(link, self.declarer, timeout_seconds)
+        self.publisher = publisher or ConfirmedPublisher(link, self.declarer)
 
     async def publish(self, *bodies: bytes, delay: float = 0, headers: dict[str, str] | None = None) -> list[Outcome]:
         messages = [self.profile.message(Outgoing(body, headers or {}, delay_seconds=delay)) for body in bodies]
@@ -97,8 +92,8 @@ class Line:
 @asynccontextmanager
 async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: Any) -> AsyncIterator[Line]:
     """A publisher and a queue with the options of a route."""
-    async with linked(url) as link:
-        line = Line(link, queue_of(queue, options), timeout_seconds)
+    async with linked(url, timeout_seconds) as link:
+        line = Line(link, queue_of(queue, options))
         try:
             yield line
         finally:

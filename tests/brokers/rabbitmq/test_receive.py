@@ -294,15 +294,21 @@ class TestSettling:
                 await one.release(native, ["0.1"], delay, failed)
 
 
+class FewChannels(AmqpConnection):
+    """A connection whose server allows ten channels, of which two are for queues."""
+
+    channel_max = 10
+
+
 class TestChannels:
     @pytest.fixture
     async def link(self, rabbit: RabbitServer) -> AsyncIterator[AmqpConnection]:
-        link = AmqpConnection("rabbit", parameters_of(rabbit.url(), {}), "consume")
+        link = FewChannels("rabbit", parameters_of(rabbit.url(), {}), "consume")
         yield link
         await link.close()
 
     async def test_past_the_bound_queues_share(self, one: RabbitBinding, link: AmqpConnection, queue: str) -> None:
-        channels = ChannelPool(link.channel, lambda: 10)
+        channels = ChannelPool(link)
         reserving = QueueReceivers(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(6)]
         got: list[Delivery] = []
@@ -317,7 +323,7 @@ class TestChannels:
         class Name(str):
             """The name of a queue, which can be referenced weakly."""
 
-        channels = ChannelPool(link.channel, lambda: 10, max_queues=3)
+        channels = ChannelPool(link, max_queues=3)
         names: WeakSet[str] = WeakSet()
         for number in range(30):
             name = Name(f"{queue}.{number}")
@@ -333,7 +339,7 @@ class TestChannels:
     async def test_of_ever_new_queues_few_receivers_are_kept_and_all_that_are_busy(
         self, one: RabbitBinding, link: AmqpConnection, queue: str
     ) -> None:
-        channels = ChannelPool(link.channel, lambda: 10)
+        channels = ChannelPool(link)
         spawn = asyncio.get_running_loop().create_task
         reserving = QueueReceivers(link, Declarer(link), channels, spawn, max_receivers=2)
         waited, *others = (one.native_queue(f"{queue}.{n}", {}) for n in range(6))
@@ -360,7 +366,7 @@ class TestChannels:
     async def test_an_idle_channel_is_closed_unless_something_is_out_on_it(
         self, one: RabbitBinding, link: AmqpConnection, queue: str
     ) -> None:
-        channels = ChannelPool(link.channel, lambda: 100, idle_seconds=0.1)
+        channels = ChannelPool(link, idle_seconds=0.1)
         reserving = QueueReceivers(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         busy, idle = (one.native_queue(f"{queue}.{n}", {}) for n in range(2))
         await put(one, busy, 1)

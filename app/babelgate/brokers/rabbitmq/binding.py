@@ -115,12 +115,7 @@ class RabbitBinding:
             return AmqpConnection(name, parameters, "isolated", timeout_seconds=timeout_seconds)
 
         self._isolated = IsolatedChannels(consuming, isolated)
-        self._channels = ChannelPool(
-            consuming.channel,
-            lambda: consuming.channel_max,
-            open_alone=self._isolated.of_existing,
-            broker=name,
-        )
+        self._channels = ChannelPool(consuming, self._isolated)
         # Each connection declares what it uses: neither waits for the other, and in a cluster the node that declares a
         # queue is the one that uses it first.
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -130,16 +125,16 @@ class RabbitBinding:
             Declarer(publishing, locks, answer_seconds=answer_seconds),
         )
         consumer, publisher = self._declarers
-        self._receivers = QueueReceivers(consuming, consumer, self._channels, self._background.start, timeout_seconds)
+        self._receivers = QueueReceivers(consuming, consumer, self._channels, self._background.start)
         self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
-        self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
+        self._stats = StatsChannel(consuming, self._isolated)
         self._dead_letters: HeldLetters[str, TakenLetter] = HeldLetters(
             name, timeout_seconds, translate, self._browser, self._background.start
         )
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
-        self._publisher = ConfirmedPublisher(publishing, publisher, timeout_seconds, nacks)
+        self._publisher = ConfirmedPublisher(publishing, publisher, nacks)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`babelgate.brokers.rabbitmq.options.queue_of`."""

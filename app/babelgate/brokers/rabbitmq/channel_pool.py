@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,9 @@ from aiormq.exceptions import ChannelPreconditionFailed
 
 from babelgate.brokers.connect import shared_result
 from babelgate.brokers.rabbitmq.channel import Channel
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import reason_of
+from babelgate.brokers.rabbitmq.isolation import IsolatedChannels
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import Recent
@@ -52,20 +54,14 @@ class ChannelPool:
 
     def __init__(
         self,
-        open_channel: Callable[[], Awaitable[Channel]],
-        most: Callable[[], int],
+        connection: AmqpConnection,
+        isolated: IsolatedChannels | None = None,
         idle_seconds: float = IDLE_SECONDS,
         max_queues: int = _MAX_QUEUES,
-        open_alone: Callable[[str], Awaitable[Channel]] | None = None,
-        broker: str = "",
     ) -> None:
-        """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels.
-        ``open_alone``: opens a channel for a queue on a connection of its own; without it every queue shares one.
-        ``broker``: its name, for the log."""
-        self._open_channel = open_channel
-        self._open_alone = open_alone
-        self._broker = broker
-        self._most = most
+        """``isolated``: opens a channel for a queue on a connection of its own; without it every queue shares one."""
+        self._connection = connection
+        self._isolated = isolated
         self._idle_seconds = idle_seconds
         self._by_queue: Recent[str, Channel] = Recent(max_queues)
         self._by_generation: dict[str, Channel] = {}
@@ -84,7 +80,7 @@ class ChannelPool:
 
     async def of_queue(self, queue: str, alone: bool = False) -> Channel:
         """The channel of ``queue``, assigned on first use. May be cancelled at any time. Raises BrokerUnavailable, and
-        errors of ``open_alone``."""
+        errors of :meth:`IsolatedChannels.of_existing`."""
         channel = self._by_queue.get(queue)
         if channel is None or not channel.is_open or channel.alone != alone:
             channel = await self._assigned(queue, alone)
@@ -122,10 +118,11 @@ class ChannelPool:
             self._opening[key] = task
             task.add_done_callback(lambda _: self._opening.pop(key, None))
         # A cancelled caller leaves the new channel to the next caller.
-        return await shared_result(task, self._broker)
+        return await shared_result(task, self._connection.broker)
 
     async def _open(self, queue: str, alone: bool) -> Channel:
-        channel = await (self._open_channel() if self._open_alone is None or not alone else self._open_alone(queue))
+        isolated = self._isolated if alone else None
+        channel = await (self._connection.channel() if isolated is None else isolated.of_existing(queue))
         channel.alone = alone
         self._by_queue[queue] = channel
         self._by_generation[channel.generation] = channel
@@ -135,7 +132,7 @@ class ChannelPool:
         return channel
 
     def _bound(self) -> int:
-        return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))
+        return max(1, min(MAX_CHANNELS, self._connection.channel_max - _KEPT_FREE))
 
     def _shared_channels(self) -> list[Channel]:
         return [channel for channel in self._by_generation.values() if not channel.alone]
@@ -148,9 +145,8 @@ class ChannelPool:
         cause = None if closing.cancelled() else closing.exception()
         if isinstance(cause, ChannelPreconditionFailed) and _TIMED_OUT.search(reason := reason_of(cause)):
             queues = [queue for queue, each in self._by_queue.items() if each is channel][:_MAX_LOGGED]
-            log.warning(
-                "channel closed by consumer_timeout", broker=self._broker, queues=queues, reason=reason, advice=_ADVICE
-            )
+            name = self._connection.broker
+            log.warning("channel closed by consumer_timeout", broker=name, queues=queues, reason=reason, advice=_ADVICE)
         self._drop(channel)
 
     def _drop(self, channel: Channel) -> None:

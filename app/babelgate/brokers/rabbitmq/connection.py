@@ -51,6 +51,7 @@ class AmqpConnection(Closable):
     ) -> None:
         """``pause``: shared by the connections to one broker."""
         self.broker = broker
+        self.timeout_seconds = timeout_seconds
         self.generation = 0
         """The number of connections so far. A declaration is valid for one generation."""
         self._parameters = parameters

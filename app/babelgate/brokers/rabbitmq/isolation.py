@@ -26,7 +26,6 @@ from aiormq.exceptions import (
 
 from babelgate.brokers.bounded import within
 from babelgate.brokers.errors import translating
-from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import reason_of, translate
@@ -210,13 +209,11 @@ async def purged(channel: Channel, queue: str) -> int:
 class StatsChannel:
     """A channel for pings and counts, one at a time. It is separate because a missing queue closes it."""
 
-    def __init__(
-        self, connection: AmqpConnection, isolated: IsolatedChannels, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, connection: AmqpConnection, isolated: IsolatedChannels) -> None:
         """``isolated``: the channels of purges."""
         self._connection = connection
         self._isolated = isolated
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = connection.timeout_seconds
         self._channel: Channel | None = None
         self._lock = asyncio.Lock()
 

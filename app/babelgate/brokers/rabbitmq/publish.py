@@ -13,7 +13,6 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 from babelgate.brokers.binding import Outcome
 from babelgate.brokers.connect import SharedConnect
 from babelgate.brokers.errors import failure_for_each
-from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
 from babelgate.brokers.rabbitmq.confirms import Confirmed, Nacked, Returned, Unconfirmed
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
@@ -105,17 +104,11 @@ class ConfirmedPublisher:
     larger than any the broker has confirmed is alone on a channel until it is confirmed.
     """
 
-    def __init__(
-        self,
-        connection: AmqpConnection,
-        declarer: Declarer,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        nacks: NackErrors | None = None,
-    ) -> None:
+    def __init__(self, connection: AmqpConnection, declarer: Declarer, nacks: NackErrors | None = None) -> None:
         self._connection = connection
         self._declarer = declarer
         self._nacks = nacks or NackErrors(connection.broker)
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = connection.timeout_seconds
         self._sizes = AcceptedSizes()
         self._trying: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """By exchange and routing key: locked while a body of an unproven size is in flight there."""

@@ -10,7 +10,6 @@ from aiormq.exceptions import ChannelInvalidStateError, ChannelNotFoundEntity
 
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, answering
-from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
 from babelgate.brokers.rabbitmq.channel_pool import MAX_CHANNELS, ChannelPool
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
@@ -291,11 +290,10 @@ class QueueReceivers:
         declarer: Declarer,
         channels: ChannelPool,
         spawn: Spawn,
-        timeout_seconds: float = TIMEOUT_SECONDS,
         max_receivers: int = _MAX_RECEIVERS,
     ) -> None:
         self._broker = connection.broker
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = connection.timeout_seconds
         self._trust = QueueTrust(connection.broker)
         self._declarer = declarer
         self._channels = channels
