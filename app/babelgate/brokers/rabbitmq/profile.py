@@ -97,31 +97,23 @@ def priority_of(native: NativeMessage) -> int | None:
 
 
 class Profile(Protocol):
-    """Writes and reads the messages of one queue. Pure."""
+    """Writes and reads the messages of one queue. Pure.
+
+    ``queue``: the native queue that is consumed. ``dead_queue``: that of the dead letters. ``exchange``: to which a new
+    message without a delay is published, with ``routing_key``; empty: the default exchange. ``topology``: what
+    publishing to, and consuming from, the queue needs. ``dead_topology``: what dead-lettering needs. ``identity``:
+    equal for profiles that read and write the same queues, because a reload makes all profiles again. ``assigned``: the
+    headers of a new message that state the time of its publishing.
+    """
 
     queue: str
-    """The native queue that is consumed."""
-
     dead_queue: str
-    """The native queue of the dead letters."""
-
     exchange: str
-    """To which a new message without a delay is published; empty: the default exchange."""
-
     routing_key: str
-    """Its routing key."""
-
     topology: Topology
-    """What publishing to, and consuming from, the queue needs."""
-
     dead_topology: Topology
-    """What dead-lettering needs."""
-
     identity: Hashable
-    """Equal for profiles that read and write the same queues: a reload makes all profiles again."""
-
     assigned: frozenset[str]
-    """The headers of a new message that state the time of its publishing."""
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """The AMQP message for a new message, or for a retry where ``failure`` is set. Routing implements a delay."""
