@@ -26,10 +26,7 @@ _UP = frozenset({"running", "flow", "idle"})
 
 
 class QueueCounts(Struct, frozen=True):
-    """A queue in the API, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval).
-
-    ``head_message_timestamp``: Unix seconds of the oldest ready message, where it has one and the queue is classic.
-    """
+    """A queue in the API, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval)."""
 
     name: str
     type: str = "classic"
@@ -38,9 +35,7 @@ class QueueCounts(Struct, frozen=True):
     arguments: Mapping[str, Any] = {}
     effective_policy_definition: Mapping[str, Any] | Sequence[Any] | None = None
     state: str = "running"
-    messages_ready: int | None = None
     messages_unacknowledged: int | None = None
-    head_message_timestamp: int | None = None
 
     @property
     def has_dead_letter_exchange(self) -> bool:

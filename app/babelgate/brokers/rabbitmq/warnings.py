@@ -22,34 +22,12 @@ CONFIRMED_HOPS = (3, 10)
 
 _WARNINGS_SECONDS = 1.8
 
-_OLD = (
-    "RabbitMQ {version} moves delayed messages between queues without confirms, so that a crash can lose one. "
-    "3.10 and newer use confirms."
-)
-_LOST = (
-    "{count} delayed messages are in the queue {queue}: when they were due, their queue was no longer bound to the "
-    "exchange babelgate.delay.done."
-)
-_BLOCKED = "The server blocks publishers: {reason}."
-_DROPS = (
-    "The quorum queue {queue} has no dead-letter exchange: it drops a message after its delivery limit "
-    "(delivery-limit {limit})."
-)
-_AUTO_DELETE = "The queue {queue} is deleted with its messages when its last consumer has gone (auto_delete)."
-_EXPIRES = "The queue {queue} is deleted with its messages when it was not used for {seconds:g} s (expires)."
-_TTL = "The queue {queue} {fate} messages that are older than {seconds:g} s (message-ttl)."
-_DROP_HEAD = (
-    "The queue {queue} {fate} its oldest messages beyond its limit ({limits}, overflow drop-head); reject-publish "
-    "refuses new ones instead."
-)
-_TRANSIENT = "The queue {queue} is not durable: its messages are lost when the server restarts."
-
 
 async def warnings_of(connection: AmqpConnection) -> list[str]:
     """Warnings about the server, as sentences; at most 2 s, then without the rest."""
     found: list[str] = []
     if (reason := connection.blocked) is not None:
-        found.append(_BLOCKED.format(reason=reason))
+        found.append(f"The server blocks publishers: {reason}.")
     try:
         async with asyncio.timeout(_WARNINGS_SECONDS):
             found += await _on_delays(connection)
@@ -69,38 +47,52 @@ async def queue_warnings(management: ManagementClient, names: Sequence[str], ver
 
 
 def _on_queue(queue: QueueCounts, version: tuple[int, ...]) -> list[str]:
-    name, found = queue.name, []
+    found, start = [], f"The queue {queue.name}"
     # Its messages go to the dead-letter exchange, if it has one.
     fate = "moves to its dead-letter exchange" if queue.has_dead_letter_exchange else "drops"
     if not queue.durable:
-        found.append(_TRANSIENT.format(queue=name))
+        found.append(f"{start} is not durable: its messages are lost when the server restarts.")
     if queue.auto_delete:
-        found.append(_AUTO_DELETE.format(queue=name))
+        found.append(f"{start} is deleted with its messages when its last consumer has gone (auto_delete).")
     if (expires := queue.number("expires")) is not None:
-        found.append(_EXPIRES.format(queue=name, seconds=expires / 1000))
+        found.append(f"{start} is deleted with its messages when it was not used for {expires / 1000:g} s (expires).")
     if (ttl := queue.number("message-ttl")) is not None:
-        found.append(_TTL.format(queue=name, fate=fate, seconds=ttl / 1000))
+        found.append(f"{start} {fate} messages that are older than {ttl / 1000:g} s (message-ttl).")
     limits = {limit: queue.number(limit) for limit in LENGTH_LIMITS}
     given = " and ".join(f"{limit} {value}" for limit, value in limits.items() if value is not None)
     if given and queue.overflow == "drop-head":
-        found.append(_DROP_HEAD.format(queue=name, fate=fate, limits=given))
+        found.append(
+            f"{start} {fate} its oldest messages beyond its limit ({given}, overflow drop-head); reject-publish "
+            "refuses new ones instead."
+        )
     if queue.type == "quorum" and not queue.has_dead_letter_exchange:
         limit = queue.number("delivery-limit")
         if limit is None and version >= LIMITED_BY_DEFAULT:
             limit = DELIVERY_LIMIT
         if limit is not None and limit >= 0:
-            found.append(_DROPS.format(queue=name, limit=limit))
+            found.append(
+                f"The quorum queue {queue.name} has no dead-letter exchange: it drops a message after its delivery "
+                f"limit (delivery-limit {limit})."
+            )
     return found
 
 
 async def _on_delays(connection: AmqpConnection) -> list[str]:
     await connection.connected()
     version = connection.server_version
-    found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
+    found = []
+    if version < CONFIRMED_HOPS:
+        found.append(
+            f"RabbitMQ {'.'.join(map(str, version))} moves delayed messages between queues without confirms, so that a "
+            "crash can lose one. 3.10 and newer use confirms."
+        )
     channel = await connection.channel()
     try:
         if count := await channel.ready(LOST):
-            found.append(_LOST.format(count=count, queue=LOST))
+            found.append(
+                f"{count} delayed messages are in the queue {LOST}: when they were due, their queue was no longer "
+                "bound to the exchange babelgate.delay.done."
+            )
     except AMQPError:
         # The queue is missing: no message was ever delayed here.
         pass
