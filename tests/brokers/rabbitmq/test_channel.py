@@ -10,7 +10,7 @@ from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
-from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms, Nacked, Returned
 from babelgate.brokers.rabbitmq.frames import publish
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 from babelgate.brokers.rabbitmq.receive import ConsumerEnded, QueueReceiver
@@ -156,15 +156,15 @@ class Expected:
 
     @property
     def done(self) -> list[object]:
-        return [result if result is None else type(result) for result in self.batch.results]
+        return [result if result in (None, UNCONFIRMED) else type(result) for result in self.batch.results]
 
 
 async def test_confirms_one_by_one_and_up_to_a_tag() -> None:
     expected = Expected("a", "b", "c", "d", "e")
     expected.confirms.confirmed(2, False, taken=True)
-    assert expected.done == [Unconfirmed, None, Unconfirmed, Unconfirmed, Unconfirmed]
+    assert expected.done == [UNCONFIRMED, None, UNCONFIRMED, UNCONFIRMED, UNCONFIRMED]
     expected.confirms.confirmed(3, True, taken=True)
-    assert expected.done == [None, None, None, Unconfirmed, Unconfirmed]
+    assert expected.done == [None, None, None, UNCONFIRMED, UNCONFIRMED]
     assert not expected.batch.done.done()
     expected.confirms.confirmed(5, True, taken=False)
     assert expected.done == [None, None, None, Nacked, Nacked]

@@ -19,11 +19,7 @@ class Nacked(Exception):
     """The broker refused the message (``basic.nack``) without a reason; see publish.NackErrors."""
 
 
-class Unconfirmed(Exception):
-    """The broker has not answered yet."""
-
-
-UNCONFIRMED = Unconfirmed("no confirm")
+UNCONFIRMED = Exception("no confirm")
 
 Confirmed = Batch[Exception | None]
 """The results of the messages of one write: None once a message is confirmed; UNCONFIRMED until then; or its error."""

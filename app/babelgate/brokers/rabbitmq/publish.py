@@ -14,7 +14,7 @@ from babelgate.brokers.binding import Outcome
 from babelgate.brokers.connect import SharedConnect
 from babelgate.brokers.errors import failure_for_each
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
-from babelgate.brokers.rabbitmq.confirms import Confirmed, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Nacked, Returned
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.management import ManagementClient, QueueCounts
@@ -196,7 +196,7 @@ class ConfirmedPublisher:
                     if failure is None:
                         continue
                     outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
-                    if isinstance(failure, Unconfirmed):
+                    if failure is UNCONFIRMED:
                         self._give_up(lane, channels[lane])
                     elif isinstance(failure, Returned | ChannelGone):
                         self._declarer.forget(topology, messages[index].needs or topology)
@@ -252,7 +252,7 @@ class ConfirmedPublisher:
         self, error: Exception, message: AddressedMessage, topology: Topology, mode: Declare
     ) -> BabelgateError:
         broker = self._connection.broker
-        if isinstance(error, Unconfirmed):
+        if error is UNCONFIRMED:
             reason = f"no confirm within {self._timeout_seconds:g} s"
             return OutcomeUnknown(broker=broker, reason=reason)
         if isinstance(error, Returned):
