@@ -17,7 +17,6 @@ from babelgate.errors import BabelgateError, KeyShareFull
 MAX_ANSWER_BYTES = 1024
 """The most bytes stored beside a key, so that the size of a store is bounded."""
 
-FINGERPRINT_BYTES = 32
 TOKEN_BYTES = 8
 
 RESERVED_SECONDS = 60.0
