@@ -123,32 +123,6 @@ def failure_of(error: BaseException, group: str, now: float) -> Failure:
     return Failure(f"{reason} ({text})", now + _REFUSED_SECONDS, True)
 
 
-class Watchdog:
-    """Decides when a client that lost its group is replaced. ``now``: seconds that never go back.
-
-    While no client gets an answer the cluster is down, and the client is not at fault: its leases may outlive that. So
-    the time without a group counts from the first answer that another client got, and begins again with each that it
-    did not get.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._since: float | None = None
-
-    def is_absent(self, *, healthy: bool, answered: bool) -> bool:
-        """Return whether the client has to be replaced, which begins the time again. ``healthy``: it has its group, or
-        needs none; ``answered``: the group has just answered another client."""
-        now = self._now()
-        if healthy or not answered:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        elif now - self._since >= ABSENT_SECONDS:
-            self._since = None
-            return True
-        return False
-
-
 async def guard(
     is_healthy: Callable[[], bool], is_answered: Callable[[], Awaitable[bool]], replace: Callable[[], None]
 ) -> None:
@@ -156,9 +130,16 @@ async def guard(
 
     ``is_healthy``: the client has its group, or needs none. ``is_answered``: the group answers another client.
     """
-    watchdog = Watchdog(asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    since: float | None = None
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        answered = is_healthy() or await is_answered()
-        if watchdog.is_absent(healthy=is_healthy(), answered=answered):
+        # While no client gets an answer the cluster is down, and the client is not at fault: its leases may outlive
+        # that. So the time counts from the first answer to another client, and begins again when there is none.
+        if is_healthy() or not await is_answered() or is_healthy():
+            since = None
+        elif since is None:
+            since = clock()
+        elif clock() - since >= ABSENT_SECONDS:
+            since = None
             replace()

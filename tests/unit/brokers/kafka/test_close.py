@@ -69,7 +69,7 @@ class _Jumping(selectors.SelectSelector):
         return found
 
 
-class _JumpingLoop(asyncio.SelectorEventLoop):
+class JumpingLoop(asyncio.SelectorEventLoop):
     """An event loop whose timers take no time."""
 
     def __init__(self) -> None:
@@ -174,5 +174,5 @@ def test_a_close_has_one_limit_for_all_its_steps(first: float, second: float, al
         await asyncio.sleep(10)
         assert member.ended and client.ended
 
-    with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(closes())

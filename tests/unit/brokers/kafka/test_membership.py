@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from babelgate.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog, failure_of
+from babelgate.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, failure_of, guard
+from tests.unit.brokers.kafka.test_close import JumpingLoop
 
 
 class Clock:
@@ -61,37 +64,60 @@ def test_a_member_may_wait_for_others_of_a_classic_group(classic: bool) -> None:
     assert not membership.is_healthy()
 
 
+def replaced(seconds: float, *, healthy: Iterable[int] = (), answered: Iterable[int] = range(1_000)) -> list[int]:
+    """The looks after a client at which it is replaced: one a second, for ``seconds``. ``healthy``: the looks at which
+    it has its group; ``answered``: those at which the group answers another client."""
+
+    async def looks() -> list[int]:
+        loop = asyncio.get_running_loop()
+        found: list[int] = []
+
+        async def is_answered() -> bool:
+            return round(loop.time()) in answered
+
+        guarding = asyncio.create_task(
+            guard(lambda: round(loop.time()) in healthy, is_answered, lambda: found.append(round(loop.time())))
+        )
+        await asyncio.sleep(seconds)
+        guarding.cancel()
+        return found
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(looks())
+
+
 def test_a_client_is_replaced_after_ten_seconds_without_its_group() -> None:
-    clock = Clock()
-    watchdog = Watchdog(clock)
-    for _ in range(10):
-        assert not watchdog.is_absent(healthy=False, answered=True)
-        clock.now += ABSENT_SECONDS / 10
-    assert watchdog.is_absent(healthy=False, answered=True)
+    assert replaced(25.5) == [1 + ABSENT_SECONDS, 2 + 2 * ABSENT_SECONDS], "the next one has as long"
 
 
-def test_a_client_is_not_replaced_while_the_group_answers_nobody() -> None:
+def test_a_client_is_not_replaced_while_the_group_answers_no_client() -> None:
     """Its leases may outlive a restart of the cluster."""
-    clock = Clock()
-    watchdog = Watchdog(clock)
-    for _ in range(100):
-        assert not watchdog.is_absent(healthy=False, answered=False)
-        clock.now += 1
-    assert not watchdog.is_absent(healthy=False, answered=True)
-    clock.now += ABSENT_SECONDS - 1
-    assert not watchdog.is_absent(healthy=False, answered=True)
-    assert not watchdog.is_absent(healthy=False, answered=False)
-    clock.now += 2
-    assert not watchdog.is_absent(healthy=False, answered=True), "the time begins again"
+    assert replaced(100.5, answered=()) == []
+    # Nine seconds are not enough, and after a missed answer the time begins again.
+    assert replaced(121.5, answered={*range(101, 111), *range(112, 122)}) == []
+    assert replaced(122.5, answered={*range(101, 111), *range(112, 123)}) == [122]
 
 
-def test_a_member_begins_anew() -> None:
-    clock = Clock()
-    watchdog = Watchdog(clock)
-    assert not watchdog.is_absent(healthy=False, answered=True)
-    clock.now += ABSENT_SECONDS
-    assert not watchdog.is_absent(healthy=True, answered=True)
-    assert not watchdog.is_absent(healthy=False, answered=True)
+def test_the_time_of_a_member_begins_again_when_it_has_its_group() -> None:
+    assert replaced(16.5, healthy={6}) == []
+    assert replaced(17.5, healthy={6}) == [17]
+
+
+def test_a_client_that_gets_its_group_during_the_question_is_not_replaced() -> None:
+    looks = iter([False, False] * 10 + [False, True])
+    found: list[None] = []
+
+    async def is_answered() -> bool:
+        return True
+
+    async def guarded() -> None:
+        guarding = asyncio.create_task(guard(lambda: next(looks), is_answered, lambda: found.append(None)))
+        await asyncio.sleep(11.5)
+        guarding.cancel()
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(guarded())
+    assert found == []
 
 
 @pytest.mark.parametrize(
