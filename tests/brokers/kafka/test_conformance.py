@@ -12,8 +12,7 @@ import pytest
 from babelgate import envelope
 from babelgate.brokers.binding import LastFailure, Outgoing
 from babelgate.brokers.kafka.binding import KafkaBinding
-from babelgate.brokers.kafka.message import CarriedRecord, Written
-from babelgate.brokers.kafka.message import read as read_record
+from babelgate.brokers.kafka.message import CarriedRecord, Written, delivery_of
 from babelgate.brokers.kafka.publish import written_of
 from babelgate.brokers.kafka.url import RETRY_DELAYS_SECONDS, queue_of
 from babelgate.clock import now_ms
@@ -89,7 +88,7 @@ async def test_schema_version_gate(server: KafkaServer, queue: str) -> None:
     found = await asyncio.to_thread(read, server.port, queue)
     for case, record in zip(gate["cases"], found, strict=True):
         with suite.judged("kafka", f"schema_version_gate {case.get('value', 'absent')!r}"):
-            assert (read_record(record).version is not None) == (case["expect"] == "reject")
+            assert (delivery_of(record).unsupported_version is not None) == (case["expect"] == "reject")
 
 
 async def test_a_gated_record_is_dead_lettered_byte_for_byte(server: KafkaServer, queue: str) -> None:

@@ -19,7 +19,7 @@ from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin, Topic, deletes, kept_ms
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
-from babelgate.brokers.kafka.message import CarriedRecord, KafkaRecord, projected, read
+from babelgate.brokers.kafka.message import CarriedRecord, delivery_of, projected, timestamp_of
 from babelgate.brokers.kafka.partitions import AckedOffsets, ReadyRange
 from babelgate.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
 from babelgate.brokers.kafka.reader import KafkaReader, Position
@@ -235,15 +235,15 @@ class KafkaBinding:
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
         """Read behind the committed offsets, without the acked messages and the leases of this process, by their
         dates."""
-        found: list[KafkaRecord] = []
+        found: list[Any] = []
         for position, left in (await self._ranges(_queue(queue))).items():
-            at, several = left.first(), list[KafkaRecord]()
+            at, several = left.first(), list[Any]()
             while at is not None and at < left.end and len(several) < limit:
                 records, at = await self._reader.read(position, at, limit)
-                several += [each for each in map(read, records) if each.offset in left]
+                several += [each for each in records if each.offset() in left]
             found += several[:limit]
-        found.sort(key=lambda each: each.timestamp or 0)
-        return [Peeked(each.body, each.headers) for each in found[:limit]]
+        found.sort(key=lambda each: timestamp_of(each) or 0)
+        return [Peeked(each.body, each.headers) for each in map(delivery_of, found[:limit])]
 
     async def purge(self, queue: NativeQueue) -> int:
         """Delete the ready and the delayed records, up to the ends of the topic and its retry tiers. A leased one is in
@@ -292,7 +292,7 @@ class KafkaBinding:
         if first is None:
             return None
         records, _ = await self._reader.read(position, first, 1)
-        return read(records[0]).timestamp if records else None
+        return timestamp_of(records[0]) if records else None
 
     def _watched(self, queue: NativeQueue) -> KafkaQueue:
         target = _queue(queue)

@@ -17,7 +17,7 @@ from babelgate.brokers.binding import DeadRecord
 from babelgate.brokers.cursor import decode, encode
 from babelgate.brokers.kafka.admin import MARKERS, KafkaAdmin, Topic
 from babelgate.brokers.kafka.errors import translate
-from babelgate.brokers.kafka.message import Written, read
+from babelgate.brokers.kafka.message import Written, delivery_of
 from babelgate.brokers.kafka.publish import KafkaProducer
 from babelgate.brokers.kafka.reader import KafkaReader, Position
 from babelgate.brokers.kafka.url import KafkaQueue
@@ -203,9 +203,9 @@ class KafkaDeadLetters:
                     at += 1
                     continue
                 records, at = await self._reader.read(position, at, limit - len(page))
-                for each in await turns.mapped(read, records, _size):
-                    if each.offset not in marks:
-                        key = (number, each.offset)
+                for record, each in zip(records, await turns.mapped(delivery_of, records, _size), strict=True):
+                    if record.offset() not in marks:
+                        key = (number, record.offset())
                         page.append(DeadRecord(key, each.body, each.headers, each.carried))
         return page, None
 

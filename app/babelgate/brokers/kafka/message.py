@@ -42,19 +42,6 @@ class CarriedRecord(Struct, frozen=True):
     headers: HeaderList
 
 
-class KafkaRecord(Struct, frozen=True):
-    """A record as it was read. ``timestamp``: Unix ms; None without one. ``headers``: those that are texts, without
-    the contract's. ``version`` and ``attempts``: see Delivery.unsupported_version and Delivery.declared_attempts."""
-
-    offset: int
-    body: bytes
-    timestamp: int | None
-    headers: Mapping[str, str]
-    version: str | None
-    attempts: int | None
-    carried: CarriedRecord | None
-
-
 class Written(Struct, frozen=True):
     """A record to write. ``timestamp``: Unix ms; 0: the time of the write."""
 
@@ -84,8 +71,9 @@ def _varint(number: int) -> int:
     return ((number << 1).bit_length() + 6) // 7 or 1
 
 
-def read(message: Any) -> KafkaRecord:
-    """A record as confluent-kafka returns it. The body of a tombstone, whose value is null, is empty."""
+def delivery_of(message: Any, handle: str = "", *, redelivered: bool = False) -> Delivery:
+    """The delivery of a record as confluent-kafka returns it. The body of a tombstone, whose value is null, is empty.
+    The headers are those that are texts, without the contract's."""
     found: HeaderList = message.headers() or ()
     headers: Mapping[str, str] = NO_HEADERS
     version = attempts = None
@@ -95,33 +83,23 @@ def read(message: Any) -> KafkaRecord:
         if not CONTRACT.issuperset(declared):
             headers = texts_of(found)
     key = message.key()
-    kind, timestamp = message.timestamp()
-    return KafkaRecord(
-        message.offset(),
-        message.value() or b"",
-        timestamp if kind and timestamp >= 0 else None,
-        headers,
-        version,
-        attempts,
-        CarriedRecord(key, found) if found or key is not None else None,
-    )
-
-
-def delivery_of(message: Any, handle: str, *, redelivered: bool) -> Delivery:
-    """The delivery of a record as confluent-kafka returns it."""
-    record = read(message)
-    key = record.carried.key if record.carried is not None else None
     return Delivery(
-        record.body,
+        message.value() or b"",
         handle,
         0,
-        record.headers,
+        headers,
         redelivered=redelivered,
-        carried=record.carried,
-        unsupported_version=record.version,
-        declared_attempts=record.attempts,
+        carried=CarriedRecord(key, found) if found or key is not None else None,
+        unsupported_version=version,
+        declared_attempts=attempts,
         ordering_key=None if key is None else key.decode("utf-8", "backslashreplace"),
     )
+
+
+def timestamp_of(message: Any) -> int | None:
+    """The date of a record as confluent-kafka returns it, in Unix ms; None without one."""
+    kind, timestamp = message.timestamp()
+    return timestamp if kind and timestamp >= 0 else None
 
 
 def texts_of(headers: HeaderList) -> dict[str, str]:
