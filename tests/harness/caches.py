@@ -245,7 +245,6 @@ CACHES = [
     ),
     Remembered("babelgate.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
     Remembered("babelgate.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),
-    Remembered("babelgate.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
     Remembered(
         "babelgate.brokers.rabbitmq.delays.delayed_topology",
         "bindings of delays",

@@ -237,7 +237,7 @@ async def test_the_last_tier_is_deleted_and_comes_again(server: KafkaServer, one
     await asyncio.to_thread(admin.delete_topics([f"{queue}.retry.1"])[f"{queue}.retry.1"].result, 60)
 
     async def is_noticed() -> bool:
-        one._reinjector.watch(native.options_as(KafkaQueue), again=True)
+        one._reinjector.watch(native.options_as(KafkaQueue), "one that is not served")
         assert one._reinjector._member is not None
         return not one._reinjector._member.subscribed
 
@@ -245,7 +245,7 @@ async def test_the_last_tier_is_deleted_and_comes_again(server: KafkaServer, one
 
     async with binding(server.url(), {"reinject": False}) as other:
         assert await other.publish(native, [delayed(2)]) == [None]
-    one._reinjector.watch(native.options_as(KafkaQueue), again=True)
+    one._reinjector.watch(native.options_as(KafkaQueue), "one that is not served")
     assert values(await stored(server, queue, 2)) == [delayed(1).body, delayed(2).body]
 
 

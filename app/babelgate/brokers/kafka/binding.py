@@ -87,8 +87,7 @@ class KafkaBinding:
         self._reader = KafkaReader(name, settings.client, timeout_seconds, self._admin.check_open)
         self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
-        tier_used = partial(self._reinjector.watch, again=True)
-        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, tier_used)
+        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._reinjector.watch)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
         self._closing: BackgroundTasks[None] = BackgroundTasks()
 

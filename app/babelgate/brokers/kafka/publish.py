@@ -25,10 +25,6 @@ from babelgate.errors import (
     OutcomeUnknown,
     UnsupportedByBroker,
 )
-from babelgate.runtime.cache import Cache
-
-_TIERS_BYTES = 4 * 1024 * 1024
-"""Of the names of the retry tiers that were used. The use of one that is forgotten counts as its first."""
 
 _MAX_CLIENT_BYTES = 1_000_000_000
 """The client refuses no message that a broker may take:
@@ -245,17 +241,16 @@ class KafkaPublisher:
         copier: KafkaProducer,
         admin: KafkaAdmin,
         clock: Clock,
-        tier_used: Callable[[KafkaQueue], None],
+        tier_used: Callable[[KafkaQueue, str], None],
     ) -> None:
-        """``copier``: writes the copies of deliveries. ``tier_used``: called with the queue of each retry tier, at its
-        first use."""
+        """``copier``: writes the copies of deliveries. ``tier_used``: called with each retry tier that is used, after
+        its queue."""
         self._producer = producer
         self._copier = copier
         self._admin = admin
         self._broker = admin.broker
         self._clock = clock
         self._tier_used = tier_used
-        self._tiers: Cache[str, None] = Cache(_TIERS_BYTES)
 
     async def publish(self, queue: KafkaQueue, messages: Sequence[Outgoing]) -> list[Outcome]:
         """Write the messages to the topic, or to the smallest tier that is long enough for their delays.
@@ -278,9 +273,7 @@ class KafkaPublisher:
         if name == queue.name:
             return (work,)
         topic = await self._admin.ensured(queue, name, TIER)
-        if name not in self._tiers:
-            self._tiers.keep(name, None)
-            self._tier_used(queue)
+        self._tier_used(queue, name)
         return topic, work
 
     async def _publish(

@@ -71,9 +71,10 @@ class KafkaReinjector:
         self._member: TierMember | None = None
         self._guarding: asyncio.Task[None] | None = None
 
-    def watch(self, queue: KafkaQueue, *, again: bool = False) -> None:
-        """Serve the retry tiers of ``queue`` from now on; ``again``: it may have a new one. No I/O."""
-        if not self._enabled or self._admin.closed or (self._watched.get(queue.name) == queue and not again):
+    def watch(self, queue: KafkaQueue, tier: str | None = None) -> None:
+        """Serve the retry tiers of ``queue`` from now on; ``tier``: one of them, which exists. No I/O."""
+        is_served = tier is None or (self._member is not None and tier in self._member.tiers)
+        if not self._enabled or self._admin.closed or (self._watched.get(queue.name) == queue and is_served):
             return
         if queue.retry_delays_seconds:
             self._watched.keep(queue.name, queue)
