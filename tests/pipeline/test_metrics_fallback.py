@@ -77,6 +77,38 @@ def test_records_that_are_lost_and_found(lake: Lake) -> None:
     run([event("acked", 16)], content((16, 17)), is_new=True, at_least=True)
 
 
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+def test_gaps_of_an_old_date_make_one_run_compute_whole_dates(
+    lake: Lake, engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark")
+
+    def run(at: int, *known: tuple[int, int], engine: str = "duckdb") -> bool:
+        """Whether a run after a record of the last date measured what was new. Its rows are right."""
+        ranges = [(seq, seq, START + ms, START + ms) for seq, ms in known]
+        content = CommitContent(processes=[ProcessRecords("n1", "e1", ranges, [])] if known else [])
+        lake.put([_event("f4", 4, 4, at)], content=content)
+        assert lake.once("--engine", engine).exit_code == 0
+        whole = Lake(tmp_path / f"whole-{at}")
+        shutil.copytree(lake.root, whole.root)
+        assert whole.once("--force").exit_code == 0
+        assert rows_of(lake.root, "2026-01-05") == rows_of(whole.root, "2026-01-05")
+        return is_increment(lake.root)
+
+    # Message m is of the first date, and stays open. The second date has no records.
+    measure(lake, _others(2, 3, 4))
+    assert run(60)
+    for number, ms in enumerate((100, DAY + 100)):
+        first, at = 3 * number + 1, 10 * number + 61
+        assert not run(at, (first, ms), (first + 2, ms + 9), engine=engine), "a record is missing"
+        assert manifest(lake.root)["at_least"]
+        assert [run(at + 1), run(at + 2)] == [True, True]
+        assert not run(at + 3, (first + 1, ms + 5), engine=engine), "it is found"
+        assert not manifest(lake.root)["at_least"]
+        assert [run(at + 4), run(at + 5)] == [True, True]
+
+
 def test_other_options(lake: Lake) -> None:
     measure(lake, [event("delivered", DAY + 7)], "--from", "2026-01-01", is_new=False)
     measure(lake, [event("nacked", DAY + 8)], is_new=False)

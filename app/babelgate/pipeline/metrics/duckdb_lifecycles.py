@@ -174,9 +174,14 @@ def lifecycle(dated: str, homes: str, missing_spans: MissingSpans) -> str:
         select *, day as date, home as queue, case when wait < 0 then 0 else wait end as wait_ms,
             case when whole < 0 then 0 else whole end as e2e_ms,
             coalesce(wait < 0, false) or coalesce(whole < 0, false) as skewed,
-            {overlaps(missing_spans, "least(first_at, created_at)", "ended_at")} as at_least
+            {is_at_least(missing_spans)} as at_least
         from ended
     """
+
+
+def is_at_least(missing_spans: MissingSpans) -> str:
+    """Whether records are missing between the beginning and the end of a message."""
+    return overlaps(missing_spans, "least(first_at, created_at)", "ended_at")
 
 
 def lifecycle_at(lifecycle: str, at: int) -> str:

@@ -84,6 +84,12 @@ class DuckDBMetricsWriter:
         )
         return {row["date"] for row in rows}
 
+    def outdated(self, days: Collection[date]) -> set[date]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
+        wrong = f"at_least <> {lives_sql.is_at_least(self._missing_spans)}"
+        rows = self._lake.rows(f"select distinct date from ({self._read('lifecycle', days)}) where {wrong}")
+        return {row["date"] for row in rows}
+
     def messages(self, days: Collection[date]) -> None:
         """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""
         if not days:

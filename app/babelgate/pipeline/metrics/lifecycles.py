@@ -265,9 +265,16 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
             f.when(whole < 0, 0).otherwise(whole).alias("e2e_ms"),
             (f.coalesce(wait < 0, f.lit(False)) | f.coalesce(whole < 0, f.lit(False))).alias("skewed"),
             "hops",
-            overlaps(missing_spans, f.least("first_at", "created_at"), f.col("ended_at")).alias("at_least"),
+            is_at_least(missing_spans).alias("at_least"),
         )
     )
+
+
+def is_at_least(missing_spans: MissingSpans) -> Column:
+    """Whether records are missing between the beginning and the end of a message."""
+    from pyspark.sql import functions as f
+
+    return overlaps(missing_spans, f.least("first_at", "created_at"), f.col("ended_at"))
 
 
 def lifecycle_at(lifecycle: DataFrame, at: int) -> DataFrame:

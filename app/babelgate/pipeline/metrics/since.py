@@ -60,7 +60,7 @@ def since(
     is_like_it = former.get("code_version") == __version__ and former.get("options") == options
     if basis is None or not is_like_it or within.first or within.last:
         return None
-    if basis["missing_spans"] != [list(span) for span in missing_spans]:
+    if has_other_gaps(former, missing_spans):
         return None
     measured: State = former["state"]
     days = changed(measured, now, within)
@@ -94,13 +94,20 @@ def since(
     return Former(former["run_id"], fresh, last_at, seen_from, resting)
 
 
+def has_other_gaps(former: Manifest, missing_spans: MissingSpans) -> bool:
+    """Whether other spans were missing in the run of the manifest ``former``; False if that is unknown."""
+    return "basis" in former and former["basis"]["missing_spans"] != [list(span) for span in missing_spans]
+
+
 class Made(NamedTuple):
-    """What a run has done. ``window``: the first of the dates whose records it read; ``written``: the dates of messages
-    whose rows are right now, ``not_followed``: those whose rows are not; ``is_whole``: all rows of these dates were
-    made of these records; ``parts``: of its datasets; ``at``: the time, Unix ms."""
+    """What a run has done. ``window``: the first of the dates whose records it read; ``followed``: the first date of
+    the messages that it followed; ``written``: the dates of messages whose rows are right now, ``not_followed``: those
+    whose rows are not; ``is_whole``: all rows of these dates were made of these records; ``parts``: of its datasets;
+    ``at``: the time, Unix ms."""
 
     run: str
     window: str
+    followed: date
     written: Collection[date]
     not_followed: Collection[date]
     is_whole: bool
@@ -111,8 +118,8 @@ class Made(NamedTuple):
 
 def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, made: Made) -> dict[str, Any]:
     """What the manifest of a run says, so that the next run knows what is new: the arguments of :func:`since`."""
-    before = former.get("basis") or {"missing_spans": None, "last_at": {}, "seen_from": {}, "divided": {}}
-    spans = [list(span) for span in missing_spans]
+    before = former.get("basis") or {"last_at": {}, "seen_from": {}, "divided": {}}
+    has_others = has_other_gaps(former, missing_spans)
     newest = max(((each.committed_at, each.batch) for each in journal.batches), default=(0, ""))
     seen_from: dict[str, str | None] = {}
     lived = {day.isoformat() for day in days_of(made.parts["lifecycle"])}
@@ -122,8 +129,8 @@ def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, m
         known = before["seen_from"].get(iso, None if iso in lived else made.window)
         if iso in written:
             known = made.window if made.is_whole or known is None else min(known, made.window)
-        elif iso in lived and before["missing_spans"] != spans:
-            # Some of its messages may be ``at_least`` now, or not any more.
+        elif iso in lived and has_others and date.fromisoformat(iso) < made.followed:
+            # Some of its messages may be ``at_least`` now, or not any more. Followed dates with such are written.
             known = None
         seen_from[iso] = known
     seen_from |= {day.isoformat(): None for day in made.not_followed}
@@ -138,7 +145,7 @@ def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, m
         }
     return {
         "newest_batch": list(newest),
-        "missing_spans": spans,
+        "missing_spans": [list(span) for span in missing_spans],
         "last_at": {**before["last_at"], **made.last_at},
         "seen_from": seen_from,
         "divided": divided,

@@ -17,6 +17,7 @@ from babelgate.pipeline.metrics.events import payload, rates, throughput
 from babelgate.pipeline.metrics.lifecycles import (
     Survey,
     completed,
+    is_at_least,
     lifecycle,
     lifecycle_at,
     survey,
@@ -45,6 +46,10 @@ class StageWriter(Protocol):
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
+        ...
+
+    def outdated(self, days: Collection[date]) -> set[date]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
         ...
 
     def messages(self, days: Collection[date]) -> None:
@@ -114,6 +119,13 @@ class MetricsWriter:
         moved = blank.join(ids, "message_id", "left_semi")
         found = self._read("lifecycle").join(moved, "message_id", "left_semi").select("date").distinct().collect()
         return {row.date for row in found}
+
+    def outdated(self, days: Collection[date]) -> set[date]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
+        from pyspark.sql import functions as f
+
+        lives = self._read("lifecycle", days).where(f.col("at_least") != is_at_least(self._missing_spans))
+        return {row.date for row in lives.select("date").distinct().collect()}
 
     def messages(self, days: Collection[date]) -> None:
         """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""
