@@ -210,7 +210,13 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "continuous": {
         "podLabels": {"azure.workload.identity/use": "true"},
         "pipeline": {
-            "continuous": {"commands": ["ingest", "metrics"], "roundSeconds": 7201, "tasks": 2, "driverMemory": "2g"},
+            "continuous": {
+                "commands": ["ingest", "metrics"],
+                "intervalSeconds": {"ingest": 2, "metrics": 0.5},
+                "roundSeconds": 7201,
+                "tasks": 2,
+                "driverMemory": "2g",
+            },
             "cronJob": {"enabled": True, "refreshSchedule": "*/15 5-23 * * *"},
             "openlineage": LINEAGE,
             "storage": {"existingClaim": "lake"},

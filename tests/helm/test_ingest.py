@@ -73,6 +73,7 @@ def test_an_operator_runs_ingest_until_it_is_stopped(case: str) -> None:
             "landing": TOPIC,
             "landingSecret": "kafka",
             "spark": {"jobs": ["ingest", "metrics"]},
+            "continuous": {"intervalSeconds": {"ingest": 2.5}},
             "cronJob": {"enabled": True, "refreshSchedule": "5 5-23 * * *"},
         }
     }
@@ -81,7 +82,8 @@ def test_an_operator_runs_ingest_until_it_is_stopped(case: str) -> None:
     ingest, metrics = specs["shop-babelgate-ingest"], specs["shop-babelgate-metrics"]
     program, *arguments = ingest.get("driverArgs") or ingest["arguments"]
     assert (program, parsed(arguments)) == ("pipeline", "ingest")
-    assert "--continuous" in arguments and TOPIC in arguments
+    assert arguments[-4:] == ["--continuous", "--interval-seconds", "2.5", TOPIC]
+    assert "--interval-seconds" not in (metrics.get("driverArgs") or metrics["arguments"])
     reference = "spark.kubernetes.driver.secretKeyRef.BABELGATE_LANDING_PASSWORD"
     assert ingest["sparkConf"].get(reference) == "kafka:password"
     assert reference not in metrics["sparkConf"]

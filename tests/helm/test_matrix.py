@@ -402,7 +402,7 @@ EVERYTHING = merged(
         "dashboard": {"enabled": True},
         "pipeline": {
             "cronJob": {"enabled": True},
-            "continuous": {"commands": ["ingest"]},
+            "continuous": {"commands": ["ingest", "metrics"]},
             "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"]},
             "openlineage": LINEAGE,
         },

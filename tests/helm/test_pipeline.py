@@ -160,7 +160,7 @@ def test_a_configuration_of_openlineage_without_a_key_is_rendered(given: dict[st
 
 def test_commands_that_run_on_are_deployments_and_the_cron_jobs_leave_them_out() -> None:
     found = rendered()[CONTINUOUS]
-    for command in ("ingest", "metrics"):
+    for command, seconds in (("ingest", "2"), ("metrics", "0.5")):
         spec = only(found, "Deployment", f"-{command}")["spec"]
         template = spec["template"]
         assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
@@ -169,7 +169,7 @@ def test_commands_that_run_on_are_deployments_and_the_cron_jobs_leave_them_out()
         assert PLACED.items() <= template["spec"].items()
         (container,) = template["spec"]["containers"]
         assert parsed(container["args"]) == command
-        assert "--continuous" in container["args"]
+        assert container["args"][-5:-2] == ["--continuous", "--interval-seconds", seconds]
         assert container["args"][-2:] == ["--alive", container["startupProbe"]["exec"]["command"][-1]]
         assert variables(container) == {"SPARK_DRIVER_MEMORY": "2g", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}
     assert [parsed(each["args"]) for each in containers(case=CONTINUOUS)] == ["compact", "maintain", "report"]

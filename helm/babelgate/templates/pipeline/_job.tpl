@@ -11,7 +11,7 @@
 {{- $root := index . 0 -}}
 {{- $arguments := list "pipeline" (index . 1) "--lake" $root.Values.pipeline.lake -}}
 {{- if eq (index . 1) "ingest" -}}
-{{- $arguments = concat $arguments (list "--continuous" $root.Values.pipeline.landing) -}}
+{{- $arguments = concat $arguments (list "--continuous" "--interval-seconds" (toString $root.Values.pipeline.continuous.intervalSeconds.ingest) $root.Values.pipeline.landing) -}}
 {{- end -}}
 {{- if eq (index . 1) "redrive" -}}
 {{- $summary := regexReplaceAll "[^/]*$" (include "babelgate.report" $root) "redrive.json" -}}
