@@ -46,7 +46,7 @@ class Traffic:
         self._chance = chance
         self._seq = 0
         self._now = START + chance.randrange(DAY)
-        self._blank = chance.choice((0.0, 0.0, 0.03, 0.2))
+        self.blank = chance.choice((0.0, 0.0, 0.03, 0.2))
         self._moves = chance.choice((0.0, 0.3))
         self._late = chance.choice((0.0, 0.1, 0.5))
         self._pace = chance.choice((HOUR // 6, HOUR, 10 * HOUR, DAY))
@@ -103,7 +103,7 @@ class Traffic:
             facts["to_queue"] = chance.choice(("q1", "q2", "q3"))
         if chance.random() < self._moves / 2:
             facts["queue"] = chance.choice(("q1", "q2", "q3"))
-        if chance.random() < self._blank:
+        if chance.random() < self.blank:
             facts["created_at"] = chance.choice((None, -1, 1_767_225_600, at + 2 * DAY))
         if chance.random() < 0.03:
             facts["message_id"] = None
@@ -213,6 +213,8 @@ def test_rows_are_those_of_whole_dates(seed: int, tmp_path: Path, monkeypatch: p
         first_dates.append(min(each["date"] for each in lake.rows))
         former_spans, spans = spans, manifest(lake.root)["basis"]["missing_spans"]
         is_usual = follows_all and spans == former_spans and not is_compacted
+        # Once records came before all others, a message that lacks created_at may be on a date not yet made of these.
+        is_usual = is_usual and (not traffic.blank or len(set(first_dates)) == 1)
         if number and is_usual and first_dates[-1] == first_dates[-2]:
             assert is_increment(lake.root), f"seed {seed}, round {number}: whole dates were computed"
 
