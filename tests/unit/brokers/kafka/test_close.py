@@ -143,7 +143,7 @@ def test_what_ends_in_the_background_ends_before_the_binding_is_open_again() -> 
         assert not binding._admin.closed
         await binding.close()
 
-    with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(opens())
 
 
