@@ -23,13 +23,8 @@ DRAFT = {"job": "urn:babel:test:made", "data": {"card": f"{SECRET}-payload"}}
 LINE = ["timestamp", "level", "logger", "event"]
 
 
-def lines(process: GatewayProcess) -> list[dict[str, Any]]:
-    """All lines, each of which is JSON."""
-    return [json.loads(line) for line in process.log_text().split("\n")[:-1]]
-
-
 def events(process: GatewayProcess, event: str) -> list[dict[str, Any]]:
-    return [line for line in lines(process) if line["event"] == event]
+    return [line for line in process.logged() if line["event"] == event]
 
 
 def config(**more: Any) -> dict[str, Any]:
@@ -86,7 +81,7 @@ def test_every_line_of_a_life_has_the_same_fields(tmp_path: Path, queue: str) ->
             time.sleep(0.05)
         assert process.stop() == 0
         pid, workers = process.pid, {line["pid"] for line in events(process, "starting")}
-    assert all(list(line)[:4] == LINE and line["pid"] for line in lines(process))
+    assert all(list(line)[:4] == LINE and line["pid"] for line in process.logged())
     assert len(workers) == 2 and pid not in workers
     assert [line["pid"] for line in events(process, "listening")] == [pid]
     assert not events(process, "request")

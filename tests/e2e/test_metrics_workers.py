@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -182,8 +181,7 @@ def test_a_worker_that_hangs_delays_a_scrape_a_little_and_is_told_of(gateway: Ga
             other.resume()
     assert 'babelgate_workers{state="silent"} 1.0' in text
     assert f'babelgate_published_total{{broker="local",queue="q"}} {before[PUBLISHED]}' in text
-    lines = [json.loads(line) for line in gateway.process.log_text().splitlines() if line.startswith("{")]
-    reasons = [line["error"] for line in lines if line["event"] == "a worker did not answer"]
+    reasons = [line["error"] for line in gateway.process.logged() if line["event"] == "a worker did not answer"]
     assert reasons[-1] == "no answer within 1 s"
     assert gateway.until(UP, 2)[SILENT] == 0
 

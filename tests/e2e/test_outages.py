@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ of a member's session."""
 
 def told(process: GatewayProcess) -> list[dict[str, Any]]:
     """What was logged about brokers, and all that is a warning or worse."""
-    lines = [json.loads(line) for line in process.log_text().split("\n")[:-1]]
     worth = [
         line
-        for line in lines
+        for line in process.logged()
         if line["logger"] == "babelgate.gateway.outages" or line["level"] not in ("debug", "info")
     ]
     return [line for line in worth if line["event"] not in _OF_LONG_OUTAGES]

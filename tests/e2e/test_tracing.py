@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -229,8 +228,7 @@ def test_a_forwarded_settle_is_one_trace(tmp_path: Path, rabbit: RabbitServer, o
 
 def spans_lost(process: GatewayProcess) -> dict[str, Any]:
     """What the log of a gateway that has ended says of the spans that it did not send."""
-    lines = [json.loads(line) for line in process.log_text().splitlines() if line.startswith("{")]
-    (lost,) = [line for line in lines if line["event"] == "spans lost at the end"]
+    (lost,) = [line for line in process.logged() if line["event"] == "spans lost at the end"]
     return lost
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -148,6 +149,10 @@ class GatewayProcess:
     def log_text(self) -> str:
         """What it has printed, all starts together."""
         return self.log.read_text("utf-8", "replace")
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines that it has logged, each of which is JSON."""
+        return [json.loads(line) for line in self.log_text().split("\n")[:-1]]
 
     def unforeseen(self) -> list[str]:
         """The lines that tell of an exception which nobody expected."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import subprocess
@@ -85,7 +84,7 @@ def foreign(directory: Path) -> Any:
 
 def lines(process: GatewayProcess) -> list[str]:
     """The events that were logged about brokers, without the reminders of a long outage."""
-    found = [json.loads(line) for line in process.log_text().split("\n")[:-1]]
+    found = process.logged()
     wanted = [line for line in found if line["logger"] == "babelgate.gateway.outages" or line["level"] == "error"]
     return [line["event"] for line in wanted if "still" not in line["event"]]
 
