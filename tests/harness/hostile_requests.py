@@ -145,7 +145,9 @@ def _receive(client: httpx.Client, queue: str, count: int) -> list[str]:
         asked = {"max_messages": at_once, "wait_seconds": 20, "lease_seconds": _LEASE_SECONDS}
         answer = client.post(f"/queues/{queue}/messages:receive", json=asked)
         if answer.status_code == 503:
-            # On a busy machine a broker may need longer for so many than a receive waits; nothing was handed out.
+            # On a busy machine a broker may need longer for so many than a receive waits; nothing was handed out. Until
+            # these come back, the leases of the others end, too.
+            tokens.clear()
             at_once = max(at_once // 2, 1)
             all_back_at = time.monotonic() + _RETURN_SECONDS
             continue

@@ -212,7 +212,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "pipeline": {
             "continuous": {
                 "commands": ["ingest", "metrics"],
-                "intervalSeconds": {"ingest": 2, "metrics": 0.5},
+                "intervalSeconds": {"ingest": 300, "metrics": 0.5},
                 "roundSeconds": 7201,
                 "tasks": 2,
                 "driverMemory": "2g",

@@ -90,14 +90,12 @@ def test_gaps_of_an_old_date_make_one_run_compute_whole_dates(
         content = CommitContent(processes=[ProcessRecords("n1", "e1", ranges, [])] if known else [])
         lake.put([_event("f4", 4, 4, at)], content=content)
         assert lake.once("--engine", engine).exit_code == 0
-        whole = Lake(tmp_path / f"whole-{at}")
-        shutil.copytree(lake.root, whole.root)
-        assert whole.once("--force").exit_code == 0
-        assert rows_of(lake.root, "2026-01-05") == rows_of(whole.root, "2026-01-05")
+        _check_by_force(lake, tmp_path / f"whole-{at}")
         return is_increment(lake.root)
 
     # Message m is of the first date, and stays open. The second date has no records.
-    measure(lake, _others(2, 3, 4))
+    for day in (2, 3, 4):
+        measure(lake, _others(day))
     assert run(60)
     for number, ms in enumerate((100, DAY + 100)):
         first, at = 3 * number + 1, 10 * number + 61
@@ -107,6 +105,56 @@ def test_gaps_of_an_old_date_make_one_run_compute_whole_dates(
         assert not run(at + 3, (first + 1, ms + 5), engine=engine), "it is found"
         assert not manifest(lake.root)["at_least"]
         assert [run(at + 4), run(at + 5)] == [True, True]
+
+
+def test_a_gap_after_the_first_event_of_a_message_and_before_its_created_at(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    for each in [[_blank("x", 0)], [_event("x", 2, 2, 60)], _others(3)]:
+        measure(lake, each)
+    gap = LostRecords("n1", "e1", 1, 1, START + DAY + 60, START + DAY + 70)
+    lake.put([_event("f3", 3, 3, 60)], content=CommitContent(lost=[gap]))
+    assert lake.once().exit_code == 0
+    _check_by_force(lake, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("case", ["open", "ended", "ended late"])
+def test_a_date_with_wrong_rows_that_is_followed_again(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late record moves the range of followed messages back to a date with a message that was open over a gap, or had
+    an event when it was not followed. Whole dates are computed once; a date with right rows needs none."""
+    monkeypatch.setattr(since, "WHOLE_RECORDS", 0)
+    two = ["--lookback-days", "2"]
+    lake = Lake(tmp_path)
+
+    def run(*rows: Row, content: CommitContent | None = None) -> bool:
+        """Whether a run after these records measured what was new."""
+        lake.put(list(rows), content=content)
+        assert lake.once(*two).exit_code == 0
+        return is_increment(lake.root)
+
+    is_right = case == "ended"
+    assert not run(_event("m", 0, 0, 10, "accepted"))
+    run(*_others(1, 2))
+    if case == "ended late":
+        run(_event("m", 0, 3, 60, "acked"), *_others(3))
+    else:
+        run(_event("m", 0, 0, 20, "acked" if is_right else "delivered"))
+        gap = LostRecords("n1", "e1", 1, 1, START + 3 * DAY + 60, START + 3 * DAY + 70)
+        assert not run(*_others(3), content=CommitContent(lost=[gap]))
+    assert manifest(lake.root)["not_followed"] == ([] if is_right else ["2026-01-01"])
+    for number in range(2):
+        is_new = run(_event("f2", 2, 2, 60 + number))
+        assert (is_new, manifest(lake.root)["not_followed"]) == (number > 0 or is_right, [])
+        _check_by_force(lake, tmp_path / f"whole-{number}", *two)
+
+
+def _check_by_force(lake: Lake, folder: Path, *arguments: str) -> None:
+    """The rows of the current run are those of ``--force``."""
+    whole = Lake(folder)
+    shutil.copytree(lake.root, whole.root)
+    assert whole.once("--force", *arguments).exit_code == 0
+    assert rows_of(lake.root) == rows_of(whole.root)
 
 
 def test_other_options(lake: Lake) -> None:

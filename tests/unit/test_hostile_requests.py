@@ -26,6 +26,13 @@ def test_messages_that_are_locked_come_back() -> None:
         assert _receive(asking, "q", 1) == ["t"]
 
 
+def test_tokens_from_before_a_receive_without_an_answer_are_left() -> None:
+    """Their leases end while the locked messages come back."""
+    ended = httpx.Response(200, json={"messages": [{"ack_token": "ended"}]})
+    with client(ended, UNANSWERED, EMPTY, ONE, ONE) as asking:
+        assert _receive(asking, "q", 2) == ["t", "t"]
+
+
 def test_a_message_that_is_missing_is_noticed_before_the_limit_of_a_test() -> None:
     """Also after a receive without an answer, in the second third of the time."""
     limit = limit_of("tests/http/test_stalls.py::test_a_case")

@@ -19,6 +19,7 @@ from babelgate.clock import now_ms
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.proxy import Proxy, proxy
+from tests.harness.world import until
 
 _ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 TIERS = [0.2, 0.5, 1, 2, 5, 30, 300, 900, 3601]
@@ -30,8 +31,14 @@ STANDARD = {"create": "missing", "retry_delays_seconds": TIERS}
 async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[KafkaBinding]:
     """An open binding, as one process has it."""
     opened = connect("kafka", url, {"timeout_seconds": 30} | dict(options or {}), now_ms)
-    try:
+
+    async def is_opened() -> bool:
         await opened.open()
+        return True
+
+    try:
+        # A busy machine may need longer than the bound of one call.
+        await until(is_opened)
         yield opened
     finally:
         await opened.close()

@@ -159,8 +159,8 @@ def native(one: PulsarBinding, queue: str) -> NativeQueue:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker has time to deliver what it has counted."""
-    monkeypatch.setattr(receive, "_QUIET_SECONDS", 2.0)
+    """The broker has time to deliver what it has counted. A wait ends as soon as a message comes."""
+    monkeypatch.setattr(receive, "_QUIET_SECONDS", 10.0)
 
 
 @pytest.mark.pulsar

@@ -84,11 +84,13 @@ class DuckDBMetricsWriter:
         )
         return {row["date"] for row in rows}
 
-    def outdated(self, days: Collection[date]) -> set[date]:
-        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
+    def outdated(self, days: Collection[date]) -> dict[date, int]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans, and the first event of
+        these, Unix ms."""
         wrong = f"at_least <> {lives_sql.is_at_least(self._missing_spans)}"
-        rows = self._lake.rows(f"select distinct date from ({self._read('lifecycle', days)}) where {wrong}")
-        return {row["date"] for row in rows}
+        lives = f"({self._read('lifecycle', days)})"
+        rows = self._lake.rows(f"select date, min(first_at) as first_at from {lives} where {wrong} group by date")
+        return {row["date"]: row["first_at"] for row in rows}
 
     def messages(self, days: Collection[date]) -> None:
         """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""

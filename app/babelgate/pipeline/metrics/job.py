@@ -23,10 +23,28 @@ from babelgate.pipeline.journal.reader import (
     require_journal,
     snapshot,
 )
-from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
+from babelgate.pipeline.metrics.dates import (
+    DAY_MS,
+    DateRange,
+    State,
+    changed,
+    dates_with_other_gaps,
+    days_before,
+    midnight,
+    state_of,
+)
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
 from babelgate.pipeline.metrics.parts import Parts
-from babelgate.pipeline.metrics.since import Former, Made, WholeDatesNeeded, basis_of, has_other_gaps, since, window_of
+from babelgate.pipeline.metrics.since import (
+    Former,
+    Made,
+    WholeDatesNeeded,
+    basis_of,
+    has_other_gaps,
+    since,
+    unsure_dates,
+    window_of,
+)
 from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, StageWriter
 from babelgate.pipeline.metrics.superseded import remove_superseded
 from babelgate.pipeline.spark.console import progress, say
@@ -227,17 +245,27 @@ class _MetricsJob:
             touched |= {
                 each for each in writer.days("lifecycle") if days_before(day, self._within.lookback_days) <= each <= day
             }
+        # Earlier runs computed ``open`` with fewer records, or of rows that change now, since this time.
+        reopened_from = midnight(days[0])
         if has_other_gaps(self._own_former, self._missing_spans):
             # Others were open on a date without records, or began days before ``created_at``, which an event lacked.
-            touched |= writer.outdated([day for day in writer.days("lifecycle") if day >= followed])
+            outdated = writer.outdated(writer.days("lifecycle"))
+            touched |= outdated.keys()
+            reopened_from = min([reopened_from, *(first for day, first in outdated.items() if day >= followed)])
+        # Dates that were not followed when their rows became wrong, and now are.
+        restored = {day for day in unsure_dates(self._own_former) if day >= followed}
+        if restored:
+            touched |= restored
+            reopened_from = midnight(date.fromisoformat(window[0]))
         written, not_followed = ({day for day in touched if (day >= followed) is of} for of in (True, False))
         writer.messages(sorted(written))
         last = self._last()
-        # Earlier runs computed ``open`` for some of these days with fewer records.
-        reopened = [day for day in writer.days("open") if day >= days[0] and day.isoformat() in self._now]
+        reopened = [
+            day for day in writer.days("open") if midnight(day) + DAY_MS > reopened_from and day.isoformat() in window
+        ]
         writer.still_open({last, *reopened}, date.fromisoformat(max(self._now)))
         last_at = {iso: writer.last_at(date.fromisoformat(iso)) for iso in window}
-        made = Made(run, window[0], followed, written, not_followed, is_whole, writer.parts, last_at, now_ms())
+        made = Made(run, window[0], written, not_followed, is_whole, writer.parts, last_at, now_ms())
         return {
             "parts": writer.parts,
             "counts": writer.totals(days, _TOTALS),

@@ -99,15 +99,19 @@ def has_other_gaps(former: Manifest, missing_spans: MissingSpans) -> bool:
     return "basis" in former and former["basis"]["missing_spans"] != [list(span) for span in missing_spans]
 
 
+def unsure_dates(former: Manifest) -> list[date]:
+    """The dates of messages whose rows may not be right after the run of the manifest ``former``."""
+    seen_from = former.get("basis", {}).get("seen_from", {})
+    return [date.fromisoformat(iso) for iso, first in seen_from.items() if first is None]
+
+
 class Made(NamedTuple):
-    """What a run has done. ``window``: the first of the dates whose records it read; ``followed``: the first date of
-    the messages that it followed; ``written``: the dates of messages whose rows are right now, ``not_followed``: those
-    whose rows are not; ``is_whole``: all rows of these dates were made of these records; ``parts``: of its datasets;
-    ``at``: the time, Unix ms."""
+    """What a run has done. ``window``: the first of the dates whose records it read; ``written``: the dates of messages
+    whose rows are right now, ``not_followed``: those whose rows are not; ``is_whole``: all rows of these dates were
+    made of these records; ``parts``: of its datasets; ``at``: the time, Unix ms."""
 
     run: str
     window: str
-    followed: date
     written: Collection[date]
     not_followed: Collection[date]
     is_whole: bool
@@ -119,7 +123,6 @@ class Made(NamedTuple):
 def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, made: Made) -> dict[str, Any]:
     """What the manifest of a run says, so that the next run knows what is new: the arguments of :func:`since`."""
     before = former.get("basis") or {"last_at": {}, "seen_from": {}, "divided": {}}
-    has_others = has_other_gaps(former, missing_spans)
     newest = max(((each.committed_at, each.batch) for each in journal.batches), default=(0, ""))
     seen_from: dict[str, str | None] = {}
     lived = {day.isoformat() for day in days_of(made.parts["lifecycle"])}
@@ -129,9 +132,6 @@ def basis_of(former: Manifest, journal: Snapshot, missing_spans: MissingSpans, m
         known = before["seen_from"].get(iso, None if iso in lived else made.window)
         if iso in written:
             known = made.window if made.is_whole or known is None else min(known, made.window)
-        elif iso in lived and has_others and date.fromisoformat(iso) < made.followed:
-            # Some of its messages may be ``at_least`` now, or not any more. Followed dates with such are written.
-            known = None
         seen_from[iso] = known
     seen_from |= {day.isoformat(): None for day in made.not_followed}
     divided = {}

@@ -48,8 +48,9 @@ class StageWriter(Protocol):
         """The dates of the messages that have an event on ``days``."""
         ...
 
-    def outdated(self, days: Collection[date]) -> set[date]:
-        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
+    def outdated(self, days: Collection[date]) -> dict[date, int]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans, and the first event of
+        these, Unix ms."""
         ...
 
     def messages(self, days: Collection[date]) -> None:
@@ -120,12 +121,14 @@ class MetricsWriter:
         found = self._read("lifecycle").join(moved, "message_id", "left_semi").select("date").distinct().collect()
         return {row.date for row in found}
 
-    def outdated(self, days: Collection[date]) -> set[date]:
-        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans."""
+    def outdated(self, days: Collection[date]) -> dict[date, int]:
+        """Those of ``days`` with messages whose ``at_least`` is not that of the missing spans, and the first event of
+        these, Unix ms."""
         from pyspark.sql import functions as f
 
         lives = self._read("lifecycle", days).where(f.col("at_least") != is_at_least(self._missing_spans))
-        return {row.date for row in lives.select("date").distinct().collect()}
+        found = lives.groupBy("date").agg(f.min("first_at").alias("first_at")).collect()
+        return {row.date: row.first_at for row in found}
 
     def messages(self, days: Collection[date]) -> None:
         """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""
