@@ -47,8 +47,11 @@ class Extent(NamedTuple):
 
 class Entry:
     """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
-    many messages it has for the broker, and ``permits``: how many of these it has sent; ``due``: in Unix ms.
-    ``number``: an entry that comes again has another one."""
+    many messages it declares; ``due``: in Unix ms. ``number``: an entry that comes again has another one.
+
+    ``permits``: how many messages the broker takes permits for, and counts as not acknowledged: those that the entry
+    declares, also if there are none, without those that were acknowledged by their index.
+    """
 
     __slots__ = (
         "_first",
@@ -82,9 +85,9 @@ class Entry:
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
         self.left = {each for each in positions_of(self.size) if unacked is None or unacked >> each & 1}
-        self.permits = len(self.left)
         if self.size > MAX_MESSAGES:
-            self.left, self.permits = {0}, self.size
+            self.left = {0}
+        self.permits = self.size if unacked is None else unacked.bit_count()
         self._first = min(self.left, default=0)
         self._whole = len(self.left)
         self._is_cleared = False

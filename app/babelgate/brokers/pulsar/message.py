@@ -134,8 +134,9 @@ def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessag
 
 
 def size_and_due(metadata: Any) -> tuple[int, int]:
-    """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
-    return max(metadata.num_messages_in_batch, 1), metadata.deliver_at_time
+    """The number of messages that an entry declares, by which the broker counts, and when it is due, in Unix ms."""
+    size = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 1
+    return size, metadata.deliver_at_time
 
 
 def positions_of(size: int) -> range:

@@ -123,7 +123,7 @@ class ReceivingQueue:
         for consumer, found in self._by_consumer(texts).items():
             try:
                 counts = await self._bounded(consumer.counts())
-                are_all_held = counts.unackedMessages >= sum(entry.size for entry in consumer.entries.values())
+                are_all_held = counts.unackedMessages >= sum(entry.permits for entry in consumer.entries.values())
                 for index, (entry, _) in found.items():
                     if acked or are_all_held or entry.is_batch:
                         outcomes[index] = None

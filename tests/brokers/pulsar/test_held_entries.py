@@ -1,0 +1,165 @@
+"""What a process holds of a queue, what the broker counts of it, and how it is given back. Without a server: the broker
+is scripted, with the accounts of Pulsar 4.0.8."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.client import PulsarClient
+from babelgate.brokers.pulsar.connection import PulsarConnection
+from babelgate.brokers.pulsar.message import MAX_MESSAGES
+from babelgate.brokers.pulsar.queue import ReceivingQueue
+from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
+from babelgate.brokers.pulsar.wire import EntryId
+from tests.brokers.pulsar.raw import batched
+
+THREE = batched(b"", b"", b"")
+ALONE = b"alone"
+
+
+@dataclass
+class Stored:
+    """An entry of the topic. ``unacked``: the words of its ack set, none if no message was acknowledged by its
+    index."""
+
+    metadata: Any
+    payload: bytes
+    unacked: Sequence[int] = ()
+    redeliveries: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many messages the broker counts, and takes permits for: ``Consumer.sendMessages`` of Pulsar 4.0.8."""
+        if self.unacked:
+            return sum(word.bit_count() for word in self.unacked)
+        declared: int = self.metadata.num_messages_in_batch
+        return declared if self.metadata.HasField("num_messages_in_batch") else 1
+
+
+class ScriptedBroker(PulsarConnection):
+    """A connection to a broker with one topic. ``stored``: what it has; ``held``: the entries that the consumer holds;
+    ``written``: the commands that it has, in order."""
+
+    def __init__(self) -> None:
+        async def credentials() -> tuple[str, bytes]:
+            return "", b""
+
+        super().__init__(credentials)
+        self.stored: dict[EntryId, Stored] = {}
+        self.held: list[EntryId] = []
+        self.written: list[str] = []
+        self._permits = 0
+
+    def add(self, payload: bytes, *unacked: int, **fields: Any) -> None:
+        """Store an entry with these fields of a MessageMetadata, and deliver it if there are permits."""
+        entry = Stored(wire.MessageMetadata(**fields), payload, unacked)
+        self.stored[EntryId(7, len(self.stored))] = entry
+        self._deliver()
+
+    def write(self, frame: bytes) -> None:
+        kind, fields, _ = wire.read_command(frame[4:])
+        self.written.append(kind)
+        if kind == "flow":
+            self._permits += fields.messagePermits
+        elif kind == "redeliverUnacknowledgedMessages":
+            for place in map(wire.entry_id_of, fields.message_ids):
+                if place in self.held:
+                    self.held.remove(place)
+                    self.stored[place].redeliveries += 1
+        elif kind == "ack":
+            self._acked(map(wire.entry_id_of, fields.message_id))
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    async def request(self, kind: str, **fields: Any) -> Any:
+        self.written.append(kind)
+        # What was delivered before the answer arrives before it.
+        await asyncio.sleep(0)
+        if kind == "ack":
+            self._acked(EntryId(each["ledgerId"], each["entryId"]) for each in fields["message_id"])
+        elif kind == "close_consumer":
+            self.held.clear()
+        unacked = sum(self.stored[place].count for place in self.held)
+        return SimpleNamespace(unackedMessages=unacked, msgBacklog=len(self.stored))
+
+    def _acked(self, places: Any) -> None:
+        for place in places:
+            self.stored.pop(place, None)
+            if place in self.held:
+                self.held.remove(place)
+
+    def _deliver(self) -> None:
+        for place, entry in list(self.stored.items()):
+            if self._permits > 0 and place not in self.held and self.consumers:
+                self._permits -= entry.count
+                self.held.append(place)
+                ((number, consumer),) = self.consumers.items()
+                message = {"consumer_id": number, "message_id": wire.entry_id(place), "ack_set": entry.unacked}
+                command = wire.BaseCommand(message=message | {"redelivery_count": entry.redeliveries})
+                encoded = entry.metadata.SerializeToString()
+                rest = struct.pack(">I", len(encoded)) + encoded + entry.payload
+                consumer.received("message", command.message, rest)
+
+
+class _Client(PulsarClient):
+    def __init__(self, broker: ScriptedBroker) -> None:
+        super().__init__("pulsar", settings_of("pulsar://localhost", {}), 5)
+        self._only = broker
+
+    async def owner(self, topic: str) -> PulsarConnection:
+        return self._only
+
+    async def partitions(self, topic: str, *, create: bool) -> list[str]:
+        return [topic]
+
+
+@dataclass
+class Process:
+    """A process that receives from the queue. ``copies``: what it has published to it."""
+
+    broker: ScriptedBroker
+    queue: ReceivingQueue = field(init=False)
+    copies: list[Outgoing] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.queue = ReceivingQueue(_Client(self.broker), PulsarQueue("t"), self._publish)
+
+    async def _publish(self, topic: str, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        self.copies += messages
+        return [None] * len(messages)
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[Process]:
+    made = Process(ScriptedBroker())
+    yield made
+    await made.queue.close()
+
+
+@pytest.mark.parametrize(
+    ("unacked", "declared"),
+    [((0b110,), 3), ((1,), MAX_MESSAGES + 1), ((), 0), ((), -5), ((), MAX_MESSAGES + 1)],
+    ids=["partly_acked", "partly_acked_and_too_large", "without_messages", "negative", "too_large"],
+)
+async def test_the_messages_of_a_batch_are_those_that_the_broker_counts(
+    process: Process, unacked: Sequence[int], declared: int
+) -> None:
+    """Else each extend of a message that stands alone would be ``lease_lost`` while this process holds the batch."""
+    process.broker.add(ALONE)
+    process.broker.add(THREE, *unacked, num_messages_in_batch=declared)
+    found = []
+    while len(process.broker.held) < 2:
+        found += await process.queue.reserve(5, 0)
+    (alone,) = (each.handle for each in found if each.body == ALONE)
+    assert await process.queue.proofs([alone], acked=False) == [None]
+    assert "redeliverUnacknowledgedMessages" not in process.broker.written
+    (consumer,) = process.queue._consumers.all()
+    assert consumer.permits == process.broker._permits
