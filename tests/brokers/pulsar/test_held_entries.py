@@ -4,6 +4,7 @@ is scripted, with the accounts of Pulsar 4.0.8."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
@@ -58,11 +59,12 @@ class ScriptedBroker(PulsarConnection):
         self.held: list[EntryId] = []
         self.written: list[str] = []
         self._permits = 0
+        self._numbered = itertools.count()
 
     def add(self, payload: bytes, *unacked: int, **fields: Any) -> None:
         """Store an entry with these fields of a MessageMetadata, and deliver it if there are permits."""
         entry = Stored(wire.MessageMetadata(**fields), payload, unacked)
-        self.stored[EntryId(7, len(self.stored))] = entry
+        self.stored[EntryId(7, next(self._numbered))] = entry
         self._deliver()
 
     def write(self, frame: bytes) -> None:
@@ -137,6 +139,12 @@ class Process:
         return [None] * len(messages)
 
 
+async def at_once(process: Process) -> Sequence[Delivery]:
+    """What a receive gets that may wait for a message for longer than this."""
+    async with asyncio.timeout(20):
+        return await process.queue.reserve(1, 60)
+
+
 @pytest.fixture
 async def process() -> AsyncIterator[Process]:
     made = Process(ScriptedBroker())
@@ -163,3 +171,25 @@ async def test_the_messages_of_a_batch_are_those_that_the_broker_counts(
     assert "redeliverUnacknowledgedMessages" not in process.broker.written
     (consumer,) = process.queue._consumers.all()
     assert consumer.permits == process.broker._permits
+
+
+async def test_a_batch_of_which_nothing_is_left_is_acknowledged_at_once(process: Process) -> None:
+    """Its ack set has other positions than those of its messages, as any consumer may write it. A receive that waits
+    gets what is behind it."""
+    process.broker.add(THREE, 0b1000, num_messages_in_batch=3)
+    process.broker.add(ALONE)
+    (found,) = await at_once(process)
+    assert found.body == ALONE
+    (consumer,) = process.queue._consumers.all()
+    assert [entry.size for entry in consumer.entries.values()] == [1]
+    assert len(process.broker.stored) == 1
+
+
+async def test_a_receive_that_waits_gets_what_is_behind_an_entry_that_was_acknowledged(process: Process) -> None:
+    """The broker has sent it before it was acknowledged, for the only permit."""
+    assert await process.queue.ack([f"7-0---{'a' * 16}-0-1"]) == [None]
+    process.broker.add(b"acknowledged")
+    process.broker.add(ALONE)
+    (found,) = await at_once(process)
+    assert found.body == ALONE
+    assert len(process.broker.stored) == 1

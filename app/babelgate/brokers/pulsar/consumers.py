@@ -197,10 +197,11 @@ class QueueConsumers(Closable):
         consumer = entry.consumer
         self.latest[consumer.topic] = entry.place
         until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
-        if until > asyncio.get_running_loop().time():
+        # It has taken a permit, and a receive that waits has to give another where it brings no message.
+        self._woken.set()
+        if until > asyncio.get_running_loop().time() or not entry.left:
             if until < math.inf:
                 consumer.discard(entry.place)
             return
         self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
-        self._woken.set()
         self._changed()
