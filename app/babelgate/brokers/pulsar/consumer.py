@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded
-from babelgate.brokers.pulsar.message import MAX_MESSAGES, ReadMessage, positions_of, read_entry, size_and_due
+from babelgate.brokers.pulsar.message import ReadMessage, positions_of, read_entry, size_and_due
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.observe.log_throttle import LogThrottle
@@ -84,9 +85,11 @@ class Entry:
         self.number = next(_numbers)
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
-        self.left = {each for each in positions_of(self.size) if unacked is None or unacked >> each & 1}
-        if self.size > MAX_MESSAGES:
-            self.left = {0}
+        positions = positions_of(metadata, payload)
+        self.left = set(positions)
+        if unacked is not None and len(positions) == self.size:
+            bits = f"{unacked & (1 << self.size) - 1:b}"
+            self.left = {at for at, bit in enumerate(reversed(bits)) if bit == "1"}
         self.permits = self.size if unacked is None else unacked.bit_count()
         self._first = min(self.left, default=0)
         self._whole = len(self.left)
@@ -267,7 +270,8 @@ class TopicConsumer:
             metadata, payload = wire.MessageMetadata(), error.damaged
         unacked = None
         if fields.ack_set:
-            unacked = sum(word << 64 * position for position, word in enumerate(fields.ack_set))
+            words = struct.pack(f"<{len(fields.ack_set)}Q", *fields.ack_set)
+            unacked = int.from_bytes(words, "little")
         entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
         self.permits -= entry.permits
         self.entries[place] = entry

@@ -40,6 +40,9 @@ MAX_MESSAGES = 100_000
 into one by default (``batchingMaxMessages``,
 https://pulsar.apache.org/reference/#/4.0.x/client/client-configuration-producer)."""
 
+_MIN_MESSAGE_BYTES = 4
+"""Of a message in a batch: the size of its metadata. A few bytes may declare a batch of any number of messages."""
+
 _ERRORS = (zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError, cramjam.DecompressionError)
 
 
@@ -119,16 +122,16 @@ def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessag
     What cannot be read, because it is encrypted, a chunk, malformed or has too many messages, is one message with the
     bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and acknowledged.
     """
-    is_batch, count = metadata.HasField("num_messages_in_batch"), metadata.num_messages_in_batch
+    is_batch, positions = metadata.HasField("num_messages_in_batch"), positions_of(metadata, payload)
     if not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
         try:
             content = decompressed(metadata.compression, payload, metadata.uncompressed_size)
-            return _batch(content, count) if is_batch else [_message(content, metadata)]
+            return _batch(content, metadata.num_messages_in_batch) if is_batch else [_message(content, metadata)]
         except (ValueError, MalformedFrame):
             if is_batch:
                 metadata = wire.MessageMetadata(properties=metadata.properties)
     metadata.ClearField("null_value")
-    found: list[ReadMessage | None] = [None for _ in positions_of(count)]
+    found: list[ReadMessage | None] = [None for _ in positions]
     found[first] = _message(payload, metadata)
     return found
 
@@ -139,10 +142,12 @@ def size_and_due(metadata: Any) -> tuple[int, int]:
     return size, metadata.deliver_at_time
 
 
-def positions_of(size: int) -> range:
-    """The positions of the messages that may be handed out of an entry with ``size`` of them: at least one. A batch
-    with more than MAX_MESSAGES has one, because it is not read."""
-    return range(max(size, 1) if size <= MAX_MESSAGES else 1)
+def positions_of(metadata: Any, payload: bytes) -> range:
+    """The positions of the messages that may be handed out of an entry: at least one. A batch that declares more than
+    MAX_MESSAGES, or more than its bytes can hold, has one, because it is not read."""
+    count = metadata.num_messages_in_batch
+    content_bytes = metadata.uncompressed_size if metadata.compression else len(payload)
+    return range(count if _may_hold(content_bytes, count) else 1)
 
 
 def partition_of(key: str, count: int) -> int:
@@ -159,8 +164,13 @@ def key_text(key: str, *, is_base64: bool) -> str:
     return base64.b64decode(key).decode("utf-8", "replace") if is_base64 else key
 
 
+def _may_hold(content_bytes: int, count: int) -> bool:
+    """Whether a batch with ``content_bytes`` decompressed bytes may have ``count`` messages, and is read."""
+    return 0 < count <= min(MAX_MESSAGES, content_bytes // _MIN_MESSAGE_BYTES)
+
+
 def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
-    if not 0 < count <= MAX_MESSAGES:
+    if not _may_hold(len(content), count):
         raise MalformedFrame(f"a batch of {count} messages")
     found: list[ReadMessage | None] = []
     position = 0
