@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+import threading
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,14 +16,15 @@ from typing import Any
 import pytest
 
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
-from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar import consumer, wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
-from babelgate.brokers.pulsar.message import MAX_MESSAGES
+from babelgate.brokers.pulsar.message import MAX_MESSAGES, read_entry
 from babelgate.brokers.pulsar.queue import ReceivingQueue
 from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.brokers.pulsar.wire import EntryId
 from tests.brokers.pulsar.raw import batched
+from tests.harness.local import eventually
 
 THREE = batched(b"", b"", b"")
 ALONE = b"alone"
@@ -139,6 +142,16 @@ class Process:
         return [None] * len(messages)
 
 
+async def beside_a_lease(process: Process, payload: bytes, **fields: Any) -> None:
+    """An entry arrives with no receive waiting, at a consumer whose other message is leased."""
+    process.broker.add(ALONE)
+    (leased,) = await at_once(process)
+    assert process.queue.holds(leased.handle)
+    (holder,) = process.queue._consumers.all()
+    holder.flow(1)
+    process.broker.add(payload, **fields)
+
+
 async def at_once(process: Process) -> Sequence[Delivery]:
     """What a receive gets that may wait for a message for longer than this."""
     async with asyncio.timeout(20):
@@ -169,8 +182,8 @@ async def test_the_messages_of_a_batch_are_those_that_the_broker_counts(
     (alone,) = (each.handle for each in found if each.body == ALONE)
     assert await process.queue.proofs([alone], acked=False) == [None]
     assert "redeliverUnacknowledgedMessages" not in process.broker.written
-    (consumer,) = process.queue._consumers.all()
-    assert consumer.permits == process.broker._permits
+    (holder,) = process.queue._consumers.all()
+    assert holder.permits == process.broker._permits
 
 
 async def test_a_batch_of_which_nothing_is_left_is_acknowledged_at_once(process: Process) -> None:
@@ -180,8 +193,8 @@ async def test_a_batch_of_which_nothing_is_left_is_acknowledged_at_once(process:
     process.broker.add(ALONE)
     (found,) = await at_once(process)
     assert found.body == ALONE
-    (consumer,) = process.queue._consumers.all()
-    assert [entry.size for entry in consumer.entries.values()] == [1]
+    (holder,) = process.queue._consumers.all()
+    assert [entry.size for entry in holder.entries.values()] == [1]
     assert len(process.broker.stored) == 1
 
 
@@ -193,3 +206,22 @@ async def test_a_receive_that_waits_gets_what_is_behind_an_entry_that_was_acknow
     (found,) = await at_once(process)
     assert found.body == ALONE
     assert len(process.broker.stored) == 1
+
+
+async def test_a_large_message_is_decompressed_in_a_thread_before_it_is_copied(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def recorded(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read_entry(*arguments)
+
+    body = bytes(1_000_000)
+    await beside_a_lease(process, zlib.compress(body), compression=2, uncompressed_size=len(body))
+    monkeypatch.setattr(consumer, "read_entry", recorded)
+    await eventually(lambda: process.copies)
+    assert [copy.body for copy in process.copies] == [body]
+    (thread,) = threads
+    assert thread is not threading.main_thread()
+    await eventually(lambda: len(process.broker.stored) == 1)

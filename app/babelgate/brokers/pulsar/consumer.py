@@ -7,7 +7,7 @@ import itertools
 import re
 import secrets
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
+from babelgate.runtime import turns
 
 _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
@@ -317,6 +318,13 @@ class Taken(NamedTuple):
     def is_held(self) -> bool:
         """Whether it can still be handed out."""
         return self.entry.consumer.is_open and self.position in self.entry.left
+
+
+async def read_messages(several: Iterable[Taken]) -> None:
+    """Read the entries of messages that have arrived, large ones in threads: :meth:`Entry.message` then takes no time
+    of the event loop."""
+    entries = list(dict.fromkeys(each.entry for each in several))
+    await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
 
 
 class Handle(NamedTuple):

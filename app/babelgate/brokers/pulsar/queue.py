@@ -16,7 +16,7 @@ from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.brokers.bounded import within
 from babelgate.brokers.errors import failure_for_each, for_each, translating
 from babelgate.brokers.pulsar.client import PulsarClient
-from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer
+from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer, read_messages
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import translate
 from babelgate.brokers.pulsar.message import ATTEMPTS, PulsarParts, ReadMessage
@@ -191,6 +191,7 @@ class ReceivingQueue:
         return await self._copied(consumer, several)
 
     async def _copied(self, consumer: TopicConsumer, several: Sequence[Taken]) -> list[Outcome]:
+        await read_messages(several)
         try:
             # A broker that does not answer may confirm a copy too late to be heard.
             await self._bounded(consumer.counts())

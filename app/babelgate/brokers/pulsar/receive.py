@@ -12,13 +12,12 @@ from contextlib import suppress
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, within
 from babelgate.brokers.pulsar.client import PARTITION
-from babelgate.brokers.pulsar.consumer import Entry, Taken, TopicConsumer, read_entries
+from babelgate.brokers.pulsar.consumer import Taken, TopicConsumer, read_entries, read_messages
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, error_reason, translate
 from babelgate.brokers.pulsar.message import EXPIRED, ReadMessage
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
-from babelgate.runtime import turns
 
 _PROBES = 5
 """How often a reserve that does not wait, or has just given a permit, asks the broker what it has, with pauses, while
@@ -162,8 +161,7 @@ class PermitReceiver:
                     return
 
     async def _deliveries(self, taken: Sequence[Taken]) -> list[Delivery]:
-        entries = list({each.entry.place: each.entry for each in taken}.values())
-        await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
+        await read_messages(taken)
         made = []
         for each in taken:
             message = each.entry.message(each.position)
