@@ -23,7 +23,7 @@ from babelgate.brokers.pulsar.message import MAX_MESSAGES, read_entry
 from babelgate.brokers.pulsar.queue import ReceivingQueue
 from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.brokers.pulsar.wire import EntryId
-from tests.brokers.pulsar.raw import batched
+from tests.brokers.pulsar.raw import BODY, batched
 from tests.harness.local import eventually
 
 THREE = batched(b"", b"", b"")
@@ -33,11 +33,12 @@ ALONE = b"alone"
 @dataclass
 class Stored:
     """An entry of the topic. ``unacked``: the words of its ack set, none if no message was acknowledged by its
-    index."""
+    index. ``is_damaged``: it has a wrong checksum."""
 
     metadata: Any
     payload: bytes
-    unacked: Sequence[int] = ()
+    unacked: Sequence[int]
+    is_damaged: bool
     redeliveries: int = 0
 
     @property
@@ -64,9 +65,9 @@ class ScriptedBroker(PulsarConnection):
         self._permits = 0
         self._numbered = itertools.count()
 
-    def add(self, payload: bytes, *unacked: int, **fields: Any) -> None:
+    def add(self, payload: bytes, *unacked: int, is_damaged: bool = False, **fields: Any) -> None:
         """Store an entry with these fields of a MessageMetadata, and deliver it if there are permits."""
-        entry = Stored(wire.MessageMetadata(**fields), payload, unacked)
+        entry = Stored(wire.MessageMetadata(**fields), payload, unacked, is_damaged)
         self.stored[EntryId(7, next(self._numbered))] = entry
         self._deliver()
 
@@ -111,6 +112,8 @@ class ScriptedBroker(PulsarConnection):
                 command = wire.BaseCommand(message=message | {"redelivery_count": entry.redeliveries})
                 encoded = entry.metadata.SerializeToString()
                 rest = struct.pack(">I", len(encoded)) + encoded + entry.payload
+                if entry.is_damaged:
+                    rest = b"\x0e\x01" + bytes(4) + rest
                 consumer.received("message", command.message, rest)
 
 
@@ -213,9 +216,9 @@ async def test_a_large_message_is_decompressed_in_a_thread_before_it_is_copied(
 ) -> None:
     threads = []
 
-    def recorded(*arguments: Any) -> Any:
+    def recorded(*arguments: Any, **named: Any) -> Any:
         threads.append(threading.current_thread())
-        return read_entry(*arguments)
+        return read_entry(*arguments, **named)
 
     body = bytes(1_000_000)
     await beside_a_lease(process, zlib.compress(body), compression=2, uncompressed_size=len(body))
@@ -225,3 +228,43 @@ async def test_a_large_message_is_decompressed_in_a_thread_before_it_is_copied(
     (thread,) = threads
     assert thread is not threading.main_thread()
     await eventually(lambda: len(process.broker.stored) == 1)
+
+
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "encrypted": {"encryption_keys": [b"key"], "compression": 2, "uncompressed_size": 99},
+    "a chunk": {"num_chunks_from_msg": 2},
+    "of an unknown compression": {"compression": 99},
+    "of another size": {"compression": 2, "uncompressed_size": 99},
+    "a batch that ends too early": {"num_messages_in_batch": 4},
+    "a batch that its bytes cannot hold": {"num_messages_in_batch": 1_000},
+    "damaged": {"is_damaged": True},
+}
+"""No copy of these would be what they are: it would have no keys, no place among chunks, another compression."""
+
+
+@pytest.mark.parametrize("fields", UNREADABLE.values(), ids=list(UNREADABLE))
+async def test_what_cannot_be_read_is_given_back_by_the_broker_beside_a_lease(
+    process: Process, fields: dict[str, Any]
+) -> None:
+    await beside_a_lease(process, THREE, **fields)
+    broker, (holder,) = process.broker, process.queue._consumers.all()
+    # A damaged entry is asked for once more first.
+    before = int("is_damaged" in fields)
+    await eventually(lambda: len(holder.entries) == 2)
+    await eventually(lambda: len(broker.held) == len(holder.entries) == 1)
+    assert process.copies == []
+    assert [entry.redeliveries for entry in broker.stored.values()] == [0, before + 1]
+    # It comes again, and a client gives it back.
+    (found,) = await at_once(process)
+    assert THREE in found.body
+    assert await process.queue.give_back([found.handle]) == [None]
+    assert not process.queue.holds(found.handle)
+    assert process.copies == []
+    assert [entry.redeliveries for entry in broker.stored.values()] == [0, before + 2]
+
+
+async def test_what_can_be_read_is_copied_beside_a_lease(process: Process) -> None:
+    await beside_a_lease(process, THREE, num_messages_in_batch=3)
+    await eventually(lambda: len(process.broker.stored) == 1)
+    assert [copy.body for copy in process.copies] == [BODY] * 3
+    assert "redeliverUnacknowledgedMessages" not in process.broker.written

@@ -58,6 +58,7 @@ class Entry:
     __slots__ = (
         "_first",
         "_is_cleared",
+        "_is_damaged",
         "_metadata",
         "_payload",
         "_read",
@@ -80,6 +81,8 @@ class Entry:
         metadata: Any,
         payload: bytes,
         unacked: int | None,
+        *,
+        is_damaged: bool = False,
     ) -> None:
         self.consumer = consumer
         self.place = place
@@ -95,6 +98,7 @@ class Entry:
         self._first = min(self.left, default=0)
         self._whole = len(self.left)
         self._is_cleared = False
+        self._is_damaged = is_damaged
         self._metadata = metadata
         self._payload = payload
         self._read: list[ReadMessage | None] | None = None
@@ -119,7 +123,7 @@ class Entry:
         """Its messages, by their positions. Read once, or by each thread that reads at the same time."""
         metadata, payload = self._metadata, self._payload
         if self._read is None:
-            self._read = read_entry(metadata, payload, self._first)
+            self._read = read_entry(metadata, payload, self._first, is_damaged=self._is_damaged)
             self._metadata, self._payload = None, b""
         return self._read
 
@@ -235,14 +239,16 @@ class TopicConsumer:
         return {"consumer_id": self._id, "ack_type": _INDIVIDUAL, "message_id": list(map(wire.entry_id, places))}
 
     def settled(self, place: EntryId) -> None:
-        """Note that an entry is acknowledged, if this consumer has it."""
+        """Note that an entry is acknowledged, or given back, if this consumer has it."""
         if (entry := self.entries.pop(place, None)) is not None:
             entry.left.clear()
 
     def redeliver(self, place: EntryId) -> None:
-        """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""
+        """Give an entry back: the broker delivers it again, counted, if this consumer holds it. Raises
+        ConnectionEnded."""
         fields = {"consumer_id": self._id, "message_ids": [wire.entry_id(place)]}
         self.connection.write(wire.command("redeliverUnacknowledgedMessages", **fields))
+        self.settled(place)
 
     async def close(self) -> None:
         """End it; what it holds is delivered again, uncounted. Waits for the broker's answer; raises nothing."""
@@ -258,6 +264,7 @@ class TopicConsumer:
         """Take an entry. A damaged one is asked for again, because the fault may be on the way. If it has the fault
         again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
         place = wire.entry_id_of(fields.message_id)
+        is_damaged = False
         try:
             metadata, payload = wire.read_message(rest)
         except wire.DamagedMessage as error:
@@ -268,12 +275,12 @@ class TopicConsumer:
                 self.flow(1)
                 self.redeliver(place)
                 return
-            metadata, payload = wire.MessageMetadata(), error.damaged
+            metadata, payload, is_damaged = wire.MessageMetadata(), error.damaged, True
         unacked = None
         if fields.ack_set:
             words = struct.pack(f"<{len(fields.ack_set)}Q", *fields.ack_set)
             unacked = int.from_bytes(words, "little")
-        entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
+        entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked, is_damaged=is_damaged)
         self.permits -= entry.permits
         self.entries[place] = entry
         self._arrived(entry)

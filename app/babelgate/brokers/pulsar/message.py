@@ -64,13 +64,14 @@ class PulsarParts(Struct, frozen=True):
 
 class ReadMessage(Struct, frozen=True):
     """A message as it was read. ``version``: see Delivery.unsupported_version; ``attempts``: see
-    Delivery.declared_attempts."""
+    Delivery.declared_attempts. ``is_raw``: the body is that of an entry that cannot be read."""
 
     body: bytes
     headers: Mapping[str, str]
     version: str | None
     attempts: int | None
     carried: PulsarParts | None
+    is_raw: bool = False
 
 
 def native(message: Outgoing, now_ms: int) -> Any:
@@ -116,14 +117,15 @@ def native(message: Outgoing, now_ms: int) -> Any:
     return made
 
 
-def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessage | None]:
+def read_entry(metadata: Any, payload: bytes, first: int = 0, *, is_damaged: bool = False) -> list[ReadMessage | None]:
     """The messages of an entry, by their positions; None for one that a compaction has removed.
 
-    What cannot be read, because it is encrypted, a chunk, malformed or has too many messages, is one message with the
-    bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and acknowledged.
+    What cannot be read, because it is encrypted, a chunk, malformed, damaged or has too many messages, is one message
+    with the bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and
+    acknowledged.
     """
     is_batch, positions = metadata.HasField("num_messages_in_batch"), positions_of(metadata, payload)
-    if not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
+    if not is_damaged and not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
         try:
             content = decompressed(metadata.compression, payload, metadata.uncompressed_size)
             return _batch(content, metadata.num_messages_in_batch) if is_batch else [_message(content, metadata)]
@@ -132,7 +134,7 @@ def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessag
                 metadata = wire.MessageMetadata(properties=metadata.properties)
     metadata.ClearField("null_value")
     found: list[ReadMessage | None] = [None for _ in positions]
-    found[first] = _message(payload, metadata)
+    found[first] = _message(payload, metadata, is_raw=True)
     return found
 
 
@@ -189,7 +191,7 @@ def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
     return found
 
 
-def _message(body: bytes, fields: Any) -> ReadMessage:
+def _message(body: bytes, fields: Any, *, is_raw: bool = False) -> ReadMessage:
     """The message with this body, or with an empty one where ``fields``, its metadata, say so."""
     contract: dict[str, str] = {}
     headers: dict[str, str] = {}
@@ -207,6 +209,7 @@ def _message(body: bytes, fields: Any) -> ReadMessage:
         unsupported_version(contract.get(VERSION)),
         _declared(contract.get(ATTEMPTS)),
         carried,
+        is_raw,
     )
 
 

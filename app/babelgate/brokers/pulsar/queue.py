@@ -1,13 +1,15 @@
 """One queue as this process receives from it and settles its deliveries; it rests when no call uses it.
 
 What was not attempted is given back by the end of its consumer, which does not count, or, where the consumer has other
-deliveries, by a copy and an acknowledgement.
+deliveries, by a copy and an acknowledgement. An entry that cannot be read is never copied: the broker delivers it
+again, counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from babelgate.brokers.errors import failure_for_each, for_each, translating
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer, read_messages
 from babelgate.brokers.pulsar.consumers import QueueConsumers
-from babelgate.brokers.pulsar.errors import translate
+from babelgate.brokers.pulsar.errors import ConnectionEnded, translate
 from babelgate.brokers.pulsar.message import ATTEMPTS, PulsarParts, ReadMessage
 from babelgate.brokers.pulsar.receive import PermitReceiver, delivery_of
 from babelgate.brokers.pulsar.url import PulsarQueue
@@ -127,7 +129,7 @@ class ReceivingQueue:
                 for index, (entry, _) in found.items():
                     if acked or are_all_held or entry.is_batch:
                         outcomes[index] = None
-                    elif consumer.entries.pop(entry.place, None) is not None:
+                    elif entry.place in consumer.entries:
                         consumer.redeliver(entry.place)
             except BabelgateError as error:
                 outcomes = [error.without_frames() if index in found else each for index, each in enumerate(outcomes)]
@@ -198,6 +200,12 @@ class ReceivingQueue:
         except BabelgateError as error:
             return failure_for_each(error, len(several))
         read = {each: message for each in several if (message := each.entry.message(each.position)) is not None}
+        for raw in [each for each, message in read.items() if message.is_raw]:
+            # A copy would lose the keys of its encryption, its place among chunks, or its compression. Without its
+            # connection, the consumer has given it back.
+            with suppress(ConnectionEnded):
+                consumer.redeliver(raw.entry.place)
+            del read[raw]
         copies = [_copy(message, each.entry.redeliveries) for each, message in read.items()]
         outcomes = dict(zip(read, await self._publish(consumer.topic, copies) if copies else (), strict=True))
         confirmed = [each for each in read if outcomes[each] is None]
