@@ -251,23 +251,6 @@ async def test_what_cannot_be_read_is_given_back_as_it_is(
 
 
 @pytest.mark.pulsar
-async def test_what_cannot_be_read_is_given_back_as_it_is_beside_a_lease(
-    one: PulsarBinding, server: PulsarServer, queue: str, native: NativeQueue
-) -> None:
-    """By the broker, which counts that. No copy of it is published."""
-    assert await one.publish(native, [Outgoing(b"leased")]) == [None]
-    (leased,) = await one.reserve(native, 1, 30, 30)
-    await send(server, queue, UNREADABLE, THREE)
-    (delivery,) = await one.reserve(native, 1, 30, 30)
-    assert await one.release(native, [delivery.handle], 0, False) == [None]
-    (again,) = await one.reserve(native, 1, 30, 30)
-    assert again.handle.split("-")[:3] == delivery.handle.split("-")[:3]
-    assert (again.body, again.delivery_count) == (THREE, 1)
-    assert await one.ack(native, [leased.handle, again.handle]) == [None] * 2
-    await is_settled(one, native)
-
-
-@pytest.mark.pulsar
 @pytest.mark.usefixtures("patient")
 async def test_a_receive_whose_messages_are_gone_asks_the_broker(
     one: PulsarBinding, server: PulsarServer, queue: str, native: NativeQueue, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -19,10 +20,12 @@ from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.brokers.pulsar import consumer, wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
+from babelgate.brokers.pulsar.consumer import Taken
 from babelgate.brokers.pulsar.message import MAX_MESSAGES, read_entry
 from babelgate.brokers.pulsar.queue import ReceivingQueue
 from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.brokers.pulsar.wire import EntryId
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.pulsar.raw import BODY, batched
 from tests.harness.local import eventually
 
@@ -93,6 +96,7 @@ class ScriptedBroker(PulsarConnection):
             self._acked(EntryId(each["ledgerId"], each["entryId"]) for each in fields["message_id"])
         elif kind == "close_consumer":
             self.held.clear()
+            self._permits = 0
         unacked = sum(self.stored[place].count for place in self.held)
         return SimpleNamespace(unackedMessages=unacked, msgBacklog=len(self.stored))
 
@@ -131,16 +135,22 @@ class _Client(PulsarClient):
 
 @dataclass
 class Process:
-    """A process that receives from the queue. ``copies``: what it has published to it."""
+    """A process that receives from the queue. ``copies``: what it has published to it. ``refuses``: the broker takes
+    none; ``refused``: how many it has not taken."""
 
     broker: ScriptedBroker
     queue: ReceivingQueue = field(init=False)
     copies: list[Outgoing] = field(default_factory=list)
+    refuses: bool = False
+    refused: int = 0
 
     def __post_init__(self) -> None:
         self.queue = ReceivingQueue(_Client(self.broker), PulsarQueue("t"), self._publish)
 
     async def _publish(self, topic: str, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        if self.refuses:
+            self.refused += len(messages)
+            return [BrokerUnavailable("pulsar", "it refuses")] * len(messages)
         self.copies += messages
         return [None] * len(messages)
 
@@ -268,3 +278,81 @@ async def test_what_can_be_read_is_copied_beside_a_lease(process: Process) -> No
     await eventually(lambda: len(process.broker.stored) == 1)
     assert [copy.body for copy in process.copies] == [BODY] * 3
     assert "redeliverUnacknowledgedMessages" not in process.broker.written
+
+
+async def test_a_batch_that_arrives_makes_no_object_for_each_of_its_messages(process: Process) -> None:
+    """There may be 100,000 in a few hundred bytes, which hold up the event loop. They have numbers only."""
+    await beside_a_lease(process, ALONE)
+    before = sys.getallocatedblocks()
+    size = 4 * MAX_MESSAGES
+    process.broker.add(b"junk", num_messages_in_batch=MAX_MESSAGES, compression=2, uncompressed_size=size)
+    (holder,) = process.queue._consumers.all()
+    holder.flow(1)
+    await asyncio.sleep(0)
+    assert process.queue._consumers.ready_count == MAX_MESSAGES + 1
+    assert sys.getallocatedblocks() - before < 1.5 * MAX_MESSAGES
+
+
+async def test_messages_that_are_put_back_are_taken_in_their_order(process: Process) -> None:
+    await beside_a_lease(process, THREE, num_messages_in_batch=3)
+    (holder,) = process.queue._consumers.all()
+    holder.flow(3)
+    process.broker.add(ALONE)
+    consumers = process.queue._consumers
+    for count in (1, 2, 3, 4, 4):
+        taken: list[Taken] = []
+        consumers.pop(taken, count)
+        assert [(each.entry.place.entry, each.position) for each in taken] == PLACES[:count]
+        consumers.put_back(taken)
+    first: list[Taken] = []
+    consumers.pop(first, 2)
+    others: list[Taken] = []
+    consumers.pop(others, 9)
+    assert (len(first), len(others), consumers.ready_count, consumers.has_ready) == (2, 2, 0, False)
+    consumers.put_back(others)
+    consumers.put_back(first)
+    again: list[Taken] = []
+    consumers.pop(again, 9)
+    assert again == first + others
+
+
+PLACES = [(1, 0), (1, 1), (1, 2), (2, 0)]
+
+
+async def test_a_consumer_ends_with_what_no_receive_has_taken(process: Process) -> None:
+    """That is delivered again, uncounted. What was settled or is leased keeps a consumer."""
+    process.broker.add(THREE, num_messages_in_batch=3)
+    (first,) = await at_once(process)
+    assert await process.queue.give_back([first.handle]) == [None]
+    assert process.broker.written.count("close_consumer") == 1
+    assert process.broker.held == []
+    assert process.copies == []
+    found = list(await process.queue.reserve(3, 60))
+    assert await process.queue.ack([found[0].handle]) == [None]
+    assert await process.queue.give_back([each.handle for each in found[1:]]) == [None, None]
+    assert process.broker.written.count("close_consumer") == 1
+    assert [copy.body for copy in process.copies] == [BODY] * 2
+    assert process.broker.stored == {}
+    await eventually(lambda: process.queue.is_idle)
+    assert process.broker.written.count("close_consumer") == 2
+
+
+async def test_what_arrived_with_no_receive_ends_with_its_consumer(process: Process) -> None:
+    process.broker.add(ALONE)
+    (leased,) = await at_once(process)
+    (holder,) = process.queue._consumers.all()
+    holder.flow(3)
+    process.broker.add(THREE, num_messages_in_batch=3)
+    assert await process.queue.ack([leased.handle]) == [None]
+    assert process.queue._consumers.ready_count == 3
+    await eventually(lambda: process.queue.is_idle and not process.broker.held)
+    assert not process.queue._consumers.ready
+    assert process.copies == []
+    assert [entry.redeliveries for entry in process.broker.stored.values()] == [0]
+
+
+async def test_what_was_not_given_back_is_ready_again(process: Process) -> None:
+    process.refuses = True
+    await beside_a_lease(process, THREE, num_messages_in_batch=3)
+    await eventually(lambda: process.refused == 3)
+    assert [each.body for each in await process.queue.reserve(3, 0)] == [BODY] * 3

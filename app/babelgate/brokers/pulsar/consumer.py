@@ -7,6 +7,7 @@ import itertools
 import re
 import secrets
 import struct
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -48,8 +49,9 @@ class Extent(NamedTuple):
 
 
 class Entry:
-    """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
-    many messages it declares; ``due``: in Unix ms. ``number``: an entry that comes again has another one.
+    """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``untaken``:
+    those that no receive has taken, in order; ``size``: how many messages it declares; ``due``: in Unix ms.
+    ``number``: an entry that comes again has another one.
 
     ``permits``: how many messages the broker takes permits for, and counts as not acknowledged: those that the entry
     declares, also if there are none, without those that were acknowledged by their index.
@@ -71,6 +73,7 @@ class Entry:
         "place",
         "redeliveries",
         "size",
+        "untaken",
     )
 
     def __init__(
@@ -95,7 +98,8 @@ class Entry:
             bits = f"{unacked & (1 << self.size) - 1:b}"
             self.left = {at for at, bit in enumerate(reversed(bits)) if bit == "1"}
         self.permits = self.size if unacked is None else unacked.bit_count()
-        self._first = min(self.left, default=0)
+        self.untaken = deque(sorted(self.left))
+        self._first = self.untaken[0] if self.untaken else 0
         self._whole = len(self.left)
         self._is_cleared = False
         self._is_damaged = is_damaged
@@ -112,6 +116,13 @@ class Entry:
     def is_whole(self) -> bool:
         """Whether no message of it is settled that a consumer may get."""
         return len(self.left) == self._whole
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a message of it can be handed out. Drops the untaken positions before it."""
+        while self.untaken and self.untaken[0] not in self.left:
+            self.untaken.popleft()
+        return bool(self.untaken) and self.consumer.is_open
 
     @property
     def bytes(self) -> int:

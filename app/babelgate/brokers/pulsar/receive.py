@@ -83,7 +83,7 @@ class PermitReceiver:
             raise translate(error, client.broker, written=False) from error
         finally:
             if not deliveries:
-                consumers.ready.extendleft(reversed(taken))
+                consumers.put_back(taken)
             consumers.waiting -= 1
 
     async def _take(self, taken: list[Taken], limit: int, until: float) -> None:
@@ -138,13 +138,13 @@ class PermitReceiver:
             asked = 0
             for consumer, left in await self._consumers.undelivered():
                 free = left - max(consumer.permits, 0)
-                count = min(free, limit - len(taken) - len(self._consumers.ready) - asked, step)
+                count = min(free, limit - len(taken) - self._consumers.ready_count - asked, step)
                 if count > 0 and consumer.is_open:
                     consumer.flow(count)
                     asked += count
             if asked:
                 await self._arrivals(asked)
-            if not self._consumers.ready:
+            if not self._consumers.has_ready:
                 return
             self._consumers.pop(taken, limit)
             step *= 2
@@ -153,11 +153,11 @@ class PermitReceiver:
     async def _arrivals(self, count: int) -> None:
         """Wait until ``count`` messages are ready, or none comes for a while."""
         loop = asyncio.get_running_loop()
-        while (before := len(self._consumers.ready)) < count:
+        while (before := self._consumers.ready_count) < count:
             await self._consumers.wait(loop.time() + _QUIET_SECONDS)
-            if len(self._consumers.ready) == before:
+            if self._consumers.ready_count == before:
                 await self._consumers.undelivered()
-                if len(self._consumers.ready) == before:
+                if self._consumers.ready_count == before:
                     return
 
     async def _deliveries(self, taken: Sequence[Taken]) -> list[Delivery]:
