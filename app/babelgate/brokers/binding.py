@@ -8,8 +8,8 @@ tokens and tracing once, above the protocol. These rules hold for every method t
   call has begun for others goes on for a while: connecting (:data:`babelgate.brokers.connect.CONNECT_SECONDS`), and
   making a queue.
 - Retries: none, neither by the binding nor by its client library. The gateway decides what is repeated.
-- Concurrency: any number of concurrent calls from one event loop, but at most two of ``reserve`` per queue: one that
-  waits and one that does not. They share connections; one attempt to connect serves them all.
+- Concurrency: any number of concurrent calls from one event loop, but few of ``reserve`` per queue, and one that
+  waits: see :meth:`Binding.reserve`. They share connections; one attempt to connect serves them all.
 - Cancellation: a cancelled call may have taken effect; the binding stays usable, and no other call is affected.
 - Errors: only errors of :mod:`babelgate.errors`. Vendor exceptions are translated in one module of the binding. A
   method that writes may raise every BrokerError; a method that only reads, all of them but OutcomeUnknown.
@@ -252,8 +252,9 @@ class Binding(Protocol):
         Returns as soon as there is at least one. An empty result means that the broker has answered during this call
         that the queue is empty; without an answer the call raises BrokerUnavailable. Messages that are reserved after
         that are given back uncounted, or their leases expire. The gateway never cancels this call: it waits for the
-        result, and releases deliveries that no client waits for any more. It makes at most two of these calls for a
-        queue at a time, one that waits and one that does not, and shares them among all receives.
+        result, and releases deliveries that no client waits for any more. It makes at most two of these calls for the
+        receives of a queue at a time, one that waits and one that does not, and shares them among all receives; the
+        move of parked messages, or of those on a former broker of the queue, makes one more, which does not wait.
         """
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:

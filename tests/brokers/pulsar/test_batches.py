@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,6 +72,30 @@ async def test_a_batch_with_too_many_messages_has_one_here_and_all_at_the_broker
     assert message is not None
     assert message.body == THREE
     assert entry.is_whole
+
+
+@pytest.mark.parametrize("more", [(), (field(9, 4 * MAX_MESSAGES),)], ids=["plain", "declared_as_large"])
+async def test_a_batch_with_more_messages_than_its_bytes_can_hold_has_one_here(more: tuple[bytes, ...]) -> None:
+    """Each has four bytes at least. The size that is declared counts only where the payload is compressed."""
+    payload = b"junk"
+    entry = await received(metadata(payload, field(11, MAX_MESSAGES), *more), payload)
+    assert (entry.left, entry.permits) == ({0}, MAX_MESSAGES)
+    assert [message.body for message in entry.messages() if message] == [payload]
+    small = bytes(12)
+    assert (await received(metadata(small, field(11, 3)), small)).left == {0, 1, 2}
+    assert (await received(metadata(small, field(11, 4)), small)).left == {0}
+
+
+async def test_an_ack_set_of_any_length_is_read_in_the_time_of_its_words() -> None:
+    """A consumer may acknowledge by the indexes of more messages than the batch has. Added word by word, these
+    took 12 s of CPU."""
+    words = [1 << 63, 0b101, *[1] * 100_000]
+    payload = batched(*[b""] * 70)
+    before = time.process_time()
+    entry = await received(metadata(payload, field(11, 70)), payload, *words)
+    assert time.process_time() - before < 5
+    assert entry.left == {63, 64, 66}
+    assert entry.permits == 100_003
 
 
 async def test_a_batch_with_the_most_messages_is_read() -> None:

@@ -18,6 +18,7 @@ from babelgate.brokers.pulsar.errors import ConnectionEnded
 from babelgate.brokers.pulsar.receive import PermitReceiver
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost
 from tests.brokers.pulsar.harness import binding
+from tests.brokers.pulsar.raw import ENCRYPTED, batched, field, metadata, send
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.local import eventually, free_port
 from tests.harness.proxy import proxy
@@ -322,6 +323,24 @@ async def test_policies_that_lose_messages_are_warned_of(
 async def test_without_the_admin_interface_topics_have_no_warnings(server: PulsarServer, queue: str) -> None:
     async with binding(server.url().partition("?")[0]) as one:
         assert await one.queue_warnings(one.native_queue(queue, {}), 60) == []
+
+
+async def test_what_cannot_be_read_is_given_back_as_it_is_beside_a_lease(
+    one: PulsarBinding, server: PulsarServer, queue: str
+) -> None:
+    """By the broker, which counts that. No copy of it is published."""
+    native, payload = one.native_queue(queue, {}), batched(b"", b"")
+    assert await one.publish(native, [Outgoing(b"leased")]) == [None]
+    (leased,) = await one.reserve(native, 1, 30, 30)
+    await send(server, queue, metadata(payload, field(11, 2), ENCRYPTED), payload)
+    (delivery,) = await one.reserve(native, 1, 30, 30)
+    assert await one.release(native, [delivery.handle], 0, False) == [None]
+    (again,) = await one.reserve(native, 1, 30, 30)
+    assert again.handle.split("-")[:3] == delivery.handle.split("-")[:3]
+    assert (again.body, again.delivery_count) == (payload, 1)
+    assert await one.ack(native, [leased.handle, again.handle]) == [None] * 2
+    stats = await one.stats(native)
+    assert (stats.depth, stats.in_flight) == (0, 0)
 
 
 async def test_nothing_is_copied_while_the_broker_does_not_answer(

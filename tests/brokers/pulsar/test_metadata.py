@@ -79,6 +79,7 @@ UNREADABLE = {
     "without messages": (field(11, 0),),
     "with a negative number of messages": (field(11, 2**64 - 1),),
     "with more messages than it has": (field(11, 4),),
+    "with more messages than its bytes can hold": (field(11, 1_000),),
     "with more messages than any": (field(11, MAX_MESSAGES + 1),),
     "with the most messages that can be declared": (field(11, 2**31 - 1),),
     "of an unknown compression": (field(11, 3), field(8, 99)),

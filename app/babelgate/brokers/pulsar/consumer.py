@@ -6,18 +6,21 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded
-from babelgate.brokers.pulsar.message import MAX_MESSAGES, ReadMessage, positions_of, read_entry, size_and_due
+from babelgate.brokers.pulsar.message import ReadMessage, positions_of, read_entry, size_and_due
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
+from babelgate.runtime import turns
 
 _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
@@ -46,13 +49,18 @@ class Extent(NamedTuple):
 
 
 class Entry:
-    """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
-    many messages it has for the broker, and ``permits``: how many of these it has sent; ``due``: in Unix ms.
-    ``number``: an entry that comes again has another one."""
+    """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``untaken``:
+    those that no receive has taken, in order; ``size``: how many messages it declares; ``due``: in Unix ms.
+    ``number``: an entry that comes again has another one.
+
+    ``permits``: how many messages the broker takes permits for, and counts as not acknowledged: those that the entry
+    declares, also if there are none, without those that were acknowledged by their index.
+    """
 
     __slots__ = (
         "_first",
         "_is_cleared",
+        "_is_damaged",
         "_metadata",
         "_payload",
         "_read",
@@ -65,6 +73,7 @@ class Entry:
         "place",
         "redeliveries",
         "size",
+        "untaken",
     )
 
     def __init__(
@@ -75,19 +84,25 @@ class Entry:
         metadata: Any,
         payload: bytes,
         unacked: int | None,
+        *,
+        is_damaged: bool = False,
     ) -> None:
         self.consumer = consumer
         self.place = place
         self.number = next(_numbers)
         self.redeliveries = redeliveries
         self.size, self.due = size_and_due(metadata)
-        self.left = {each for each in positions_of(self.size) if unacked is None or unacked >> each & 1}
-        self.permits = len(self.left)
-        if self.size > MAX_MESSAGES:
-            self.left, self.permits = {0}, self.size
-        self._first = min(self.left, default=0)
+        positions = positions_of(metadata, payload)
+        self.left = set(positions)
+        if unacked is not None and len(positions) == self.size:
+            bits = f"{unacked & (1 << self.size) - 1:b}"
+            self.left = {at for at, bit in enumerate(reversed(bits)) if bit == "1"}
+        self.permits = self.size if unacked is None else unacked.bit_count()
+        self.untaken = deque(sorted(self.left))
+        self._first = self.untaken[0] if self.untaken else 0
         self._whole = len(self.left)
         self._is_cleared = False
+        self._is_damaged = is_damaged
         self._metadata = metadata
         self._payload = payload
         self._read: list[ReadMessage | None] | None = None
@@ -103,6 +118,13 @@ class Entry:
         return len(self.left) == self._whole
 
     @property
+    def is_ready(self) -> bool:
+        """Whether a message of it can be handed out. Drops the untaken positions before it."""
+        while self.untaken and self.untaken[0] not in self.left:
+            self.untaken.popleft()
+        return bool(self.untaken) and self.consumer.is_open
+
+    @property
     def bytes(self) -> int:
         """How many bytes :meth:`messages` reads, decompressed."""
         metadata = self._metadata
@@ -112,7 +134,7 @@ class Entry:
         """Its messages, by their positions. Read once, or by each thread that reads at the same time."""
         metadata, payload = self._metadata, self._payload
         if self._read is None:
-            self._read = read_entry(metadata, payload, self._first)
+            self._read = read_entry(metadata, payload, self._first, is_damaged=self._is_damaged)
             self._metadata, self._payload = None, b""
         return self._read
 
@@ -228,14 +250,16 @@ class TopicConsumer:
         return {"consumer_id": self._id, "ack_type": _INDIVIDUAL, "message_id": list(map(wire.entry_id, places))}
 
     def settled(self, place: EntryId) -> None:
-        """Note that an entry is acknowledged, if this consumer has it."""
+        """Note that an entry is acknowledged, or given back, if this consumer has it."""
         if (entry := self.entries.pop(place, None)) is not None:
             entry.left.clear()
 
     def redeliver(self, place: EntryId) -> None:
-        """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""
+        """Give an entry back: the broker delivers it again, counted, if this consumer holds it. Raises
+        ConnectionEnded."""
         fields = {"consumer_id": self._id, "message_ids": [wire.entry_id(place)]}
         self.connection.write(wire.command("redeliverUnacknowledgedMessages", **fields))
+        self.settled(place)
 
     async def close(self) -> None:
         """End it; what it holds is delivered again, uncounted. Waits for the broker's answer; raises nothing."""
@@ -251,6 +275,7 @@ class TopicConsumer:
         """Take an entry. A damaged one is asked for again, because the fault may be on the way. If it has the fault
         again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
         place = wire.entry_id_of(fields.message_id)
+        is_damaged = False
         try:
             metadata, payload = wire.read_message(rest)
         except wire.DamagedMessage as error:
@@ -261,11 +286,12 @@ class TopicConsumer:
                 self.flow(1)
                 self.redeliver(place)
                 return
-            metadata, payload = wire.MessageMetadata(), error.damaged
+            metadata, payload, is_damaged = wire.MessageMetadata(), error.damaged, True
         unacked = None
         if fields.ack_set:
-            unacked = sum(word << 64 * position for position, word in enumerate(fields.ack_set))
-        entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked)
+            words = struct.pack(f"<{len(fields.ack_set)}Q", *fields.ack_set)
+            unacked = int.from_bytes(words, "little")
+        entry = Entry(self, place, fields.redelivery_count, metadata, payload, unacked, is_damaged=is_damaged)
         self.permits -= entry.permits
         self.entries[place] = entry
         self._arrived(entry)
@@ -310,6 +336,13 @@ class Taken(NamedTuple):
     def is_held(self) -> bool:
         """Whether it can still be handed out."""
         return self.entry.consumer.is_open and self.position in self.entry.left
+
+
+async def read_messages(several: Iterable[Taken]) -> None:
+    """Read the entries of messages that have arrived, large ones in threads: :meth:`Entry.message` then takes no time
+    of the event loop."""
+    entries = list(dict.fromkeys(each.entry for each in several))
+    await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
 
 
 class Handle(NamedTuple):

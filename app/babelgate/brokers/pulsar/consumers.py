@@ -24,7 +24,7 @@ class QueueConsumers(Closable):
     """Open consumers of one queue: one for each of its topics, which gets permits, and ``former`` ones that hold
     deliveries. Their handles are those of no other consumers.
 
-    ``ready``: messages that have arrived and are not handed out. ``waiting``: how many calls wait for one.
+    ``ready``: entries with messages that no receive has taken. ``waiting``: how many calls wait for one.
     ``latest``: by topic, the entry that has arrived last. ``changed`` is called when a message arrives.
     """
 
@@ -35,7 +35,7 @@ class QueueConsumers(Closable):
         self.process = secrets.token_hex(8)
         self.by_topic: dict[str, TopicConsumer] = {}
         self.former: list[TopicConsumer] = []
-        self.ready: deque[Taken] = deque()
+        self.ready: deque[Entry] = deque()
         self.latest: dict[str, EntryId] = {}
         self.waiting = 0
         self._changed = changed
@@ -139,16 +139,35 @@ class QueueConsumers(Closable):
     @property
     def has_ready(self) -> bool:
         """Whether one of the messages that are ready can still be handed out. Drops those before it."""
-        while self.ready and not self.ready[0].is_held:
+        while self.ready and not self.ready[0].is_ready:
             self.ready.popleft()
         return bool(self.ready)
 
+    @property
+    def ready_count(self) -> int:
+        """How many messages are ready, with those that cannot be handed out any more."""
+        return sum(len(entry.untaken) for entry in self.ready)
+
     def pop(self, taken: list[Taken], limit: int) -> None:
         """Move messages that are ready to ``taken``, which then has at most ``limit``."""
-        while self.ready and len(taken) < limit:
-            each = self.ready.popleft()
-            if each.is_held:
-                taken.append(each)
+        while len(taken) < limit and self.has_ready:
+            entry = self.ready[0]
+            taken.append(Taken(entry, entry.untaken.popleft()))
+            if not entry.untaken:
+                self.ready.popleft()
+
+    def put_back(self, taken: Sequence[Taken]) -> None:
+        """Make messages ready that were taken, before the others."""
+        for each in reversed(taken):
+            each.entry.untaken.appendleft(each.position)
+            if not self.ready or self.ready[0] is not each.entry:
+                self.ready.appendleft(each.entry)
+
+    def withdraw(self, consumer: TopicConsumer) -> list[Entry]:
+        """The entries of ``consumer`` that are ready, of which no receive gets a message any more."""
+        mine = [entry for entry in self.ready if entry.consumer is consumer]
+        self.ready = deque(entry for entry in self.ready if entry.consumer is not consumer)
+        return mine
 
     async def wait(self, until: float) -> None:
         """Wait for a message, or the end of a consumer, until the loop's time ``until``."""
@@ -197,10 +216,11 @@ class QueueConsumers(Closable):
         consumer = entry.consumer
         self.latest[consumer.topic] = entry.place
         until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
-        if until > asyncio.get_running_loop().time():
+        # It has taken a permit, and a receive that waits has to give another where it brings no message.
+        self._woken.set()
+        if until > asyncio.get_running_loop().time() or not entry.left:
             if until < math.inf:
                 consumer.discard(entry.place)
             return
-        self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
-        self._woken.set()
+        self.ready.append(entry)
         self._changed()

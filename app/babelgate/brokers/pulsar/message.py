@@ -40,6 +40,9 @@ MAX_MESSAGES = 100_000
 into one by default (``batchingMaxMessages``,
 https://pulsar.apache.org/reference/#/4.0.x/client/client-configuration-producer)."""
 
+_MIN_MESSAGE_BYTES = 4
+"""Of a message in a batch: the size of its metadata. A few bytes may declare a batch of any number of messages."""
+
 _ERRORS = (zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError, cramjam.DecompressionError)
 
 
@@ -61,13 +64,14 @@ class PulsarParts(Struct, frozen=True):
 
 class ReadMessage(Struct, frozen=True):
     """A message as it was read. ``version``: see Delivery.unsupported_version; ``attempts``: see
-    Delivery.declared_attempts."""
+    Delivery.declared_attempts. ``is_raw``: the body is that of an entry that cannot be read."""
 
     body: bytes
     headers: Mapping[str, str]
     version: str | None
     attempts: int | None
     carried: PulsarParts | None
+    is_raw: bool = False
 
 
 def native(message: Outgoing, now_ms: int) -> Any:
@@ -113,35 +117,39 @@ def native(message: Outgoing, now_ms: int) -> Any:
     return made
 
 
-def read_entry(metadata: Any, payload: bytes, first: int = 0) -> list[ReadMessage | None]:
+def read_entry(metadata: Any, payload: bytes, first: int = 0, *, is_damaged: bool = False) -> list[ReadMessage | None]:
     """The messages of an entry, by their positions; None for one that a compaction has removed.
 
-    What cannot be read, because it is encrypted, a chunk, malformed or has too many messages, is one message with the
-    bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and acknowledged.
+    What cannot be read, because it is encrypted, a chunk, malformed, damaged or has too many messages, is one message
+    with the bytes as they are, at the position ``first``: nothing but the whole entry can be handed out, and
+    acknowledged.
     """
-    is_batch, count = metadata.HasField("num_messages_in_batch"), metadata.num_messages_in_batch
-    if not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
+    is_batch, positions = metadata.HasField("num_messages_in_batch"), positions_of(metadata, payload)
+    if not is_damaged and not metadata.encryption_keys and metadata.num_chunks_from_msg <= 1:
         try:
             content = decompressed(metadata.compression, payload, metadata.uncompressed_size)
-            return _batch(content, count) if is_batch else [_message(content, metadata)]
+            return _batch(content, metadata.num_messages_in_batch) if is_batch else [_message(content, metadata)]
         except (ValueError, MalformedFrame):
             if is_batch:
                 metadata = wire.MessageMetadata(properties=metadata.properties)
     metadata.ClearField("null_value")
-    found: list[ReadMessage | None] = [None for _ in positions_of(count)]
-    found[first] = _message(payload, metadata)
+    found: list[ReadMessage | None] = [None for _ in positions]
+    found[first] = _message(payload, metadata, is_raw=True)
     return found
 
 
 def size_and_due(metadata: Any) -> tuple[int, int]:
-    """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
-    return max(metadata.num_messages_in_batch, 1), metadata.deliver_at_time
+    """The number of messages that an entry declares, by which the broker counts, and when it is due, in Unix ms."""
+    size = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 1
+    return size, metadata.deliver_at_time
 
 
-def positions_of(size: int) -> range:
-    """The positions of the messages that may be handed out of an entry with ``size`` of them: at least one. A batch
-    with more than MAX_MESSAGES has one, because it is not read."""
-    return range(max(size, 1) if size <= MAX_MESSAGES else 1)
+def positions_of(metadata: Any, payload: bytes) -> range:
+    """The positions of the messages that may be handed out of an entry: at least one. A batch that declares more than
+    MAX_MESSAGES, or more than its bytes can hold, has one, because it is not read."""
+    count = metadata.num_messages_in_batch
+    content_bytes = metadata.uncompressed_size if metadata.compression else len(payload)
+    return range(count if _may_hold(content_bytes, count) else 1)
 
 
 def partition_of(key: str, count: int) -> int:
@@ -158,8 +166,13 @@ def key_text(key: str, *, is_base64: bool) -> str:
     return base64.b64decode(key).decode("utf-8", "replace") if is_base64 else key
 
 
+def _may_hold(content_bytes: int, count: int) -> bool:
+    """Whether a batch with ``content_bytes`` decompressed bytes may have ``count`` messages, and is read."""
+    return 0 < count <= min(MAX_MESSAGES, content_bytes // _MIN_MESSAGE_BYTES)
+
+
 def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
-    if not 0 < count <= MAX_MESSAGES:
+    if not _may_hold(len(content), count):
         raise MalformedFrame(f"a batch of {count} messages")
     found: list[ReadMessage | None] = []
     position = 0
@@ -178,7 +191,7 @@ def _batch(content: bytes, count: int) -> list[ReadMessage | None]:
     return found
 
 
-def _message(body: bytes, fields: Any) -> ReadMessage:
+def _message(body: bytes, fields: Any, *, is_raw: bool = False) -> ReadMessage:
     """The message with this body, or with an empty one where ``fields``, its metadata, say so."""
     contract: dict[str, str] = {}
     headers: dict[str, str] = {}
@@ -196,6 +209,7 @@ def _message(body: bytes, fields: Any) -> ReadMessage:
         unsupported_version(contract.get(VERSION)),
         _declared(contract.get(ATTEMPTS)),
         carried,
+        is_raw,
     )
 
 

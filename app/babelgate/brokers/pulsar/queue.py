@@ -1,13 +1,16 @@
 """One queue as this process receives from it and settles its deliveries; it rests when no call uses it.
 
 What was not attempted is given back by the end of its consumer, which does not count, or, where the consumer has other
-deliveries, by a copy and an acknowledgement.
+deliveries, by a copy and an acknowledgement. An entry that cannot be read is never copied: the broker delivers it
+again, counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -16,9 +19,9 @@ from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.brokers.bounded import within
 from babelgate.brokers.errors import failure_for_each, for_each, translating
 from babelgate.brokers.pulsar.client import PulsarClient
-from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer
+from babelgate.brokers.pulsar.consumer import Entry, Handle, Taken, TopicConsumer, read_messages
 from babelgate.brokers.pulsar.consumers import QueueConsumers
-from babelgate.brokers.pulsar.errors import translate
+from babelgate.brokers.pulsar.errors import ConnectionEnded, translate
 from babelgate.brokers.pulsar.message import ATTEMPTS, PulsarParts, ReadMessage
 from babelgate.brokers.pulsar.receive import PermitReceiver, delivery_of
 from babelgate.brokers.pulsar.url import PulsarQueue
@@ -123,11 +126,11 @@ class ReceivingQueue:
         for consumer, found in self._by_consumer(texts).items():
             try:
                 counts = await self._bounded(consumer.counts())
-                are_all_held = counts.unackedMessages >= sum(entry.size for entry in consumer.entries.values())
+                are_all_held = counts.unackedMessages >= sum(entry.permits for entry in consumer.entries.values())
                 for index, (entry, _) in found.items():
                     if acked or are_all_held or entry.is_batch:
                         outcomes[index] = None
-                    elif consumer.entries.pop(entry.place, None) is not None:
+                    elif entry.place in consumer.entries:
                         consumer.redeliver(entry.place)
             except BabelgateError as error:
                 outcomes = [error.without_frames() if index in found else each for index, each in enumerate(outcomes)]
@@ -180,23 +183,36 @@ class ReceivingQueue:
 
     async def _returned(self, consumer: TopicConsumer, several: Sequence[Taken]) -> list[Outcome]:
         """Give back messages of one consumer: it ends, if it has no others."""
-        returned = {*several, *self._consumers.ready}
-        if all(
-            entry.is_whole and returned.issuperset(Taken(entry, position) for position in entry.left)
-            for entry in consumer.entries.values()
-        ):
+        if self._is_unused(consumer, several):
             self._consumers.forget(consumer)
+            self._consumers.withdraw(consumer)
             await consumer.close()
             return [None] * len(several)
         return await self._copied(consumer, several)
 
+    def _is_unused(self, consumer: TopicConsumer, several: Sequence[Taken] = ()) -> bool:
+        """Whether all that ``consumer`` holds is ready or among ``several``, and nothing of a batch is settled."""
+        given: defaultdict[Entry, set[int]] = defaultdict(set)
+        for each in several:
+            given[each.entry].add(each.position)
+        for entry in self._consumers.ready:
+            given[entry].update(entry.untaken)
+        return all(entry.is_whole and entry.left <= given[entry] for entry in consumer.entries.values())
+
     async def _copied(self, consumer: TopicConsumer, several: Sequence[Taken]) -> list[Outcome]:
+        await read_messages(several)
         try:
             # A broker that does not answer may confirm a copy too late to be heard.
             await self._bounded(consumer.counts())
         except BabelgateError as error:
             return failure_for_each(error, len(several))
         read = {each: message for each in several if (message := each.entry.message(each.position)) is not None}
+        for raw in [each for each, message in read.items() if message.is_raw]:
+            # A copy would lose the keys of its encryption, its place among chunks, or its compression. Without its
+            # connection, the consumer has given it back.
+            with suppress(ConnectionEnded):
+                consumer.redeliver(raw.entry.place)
+            del read[raw]
         copies = [_copy(message, each.entry.redeliveries) for each, message in read.items()]
         outcomes = dict(zip(read, await self._publish(consumer.topic, copies) if copies else (), strict=True))
         confirmed = [each for each in read if outcomes[each] is None]
@@ -220,17 +236,20 @@ class ReceivingQueue:
         self._timer = None
         if self._consumers.waiting or self._consumers.closed:
             return
-        ready = list(self._consumers.ready)
         for consumer in self._consumers.all():
-            mine = [each for each in ready if each.entry.consumer is consumer and each.is_held]
-            if mine or not consumer.entries:
-                # At once: until the task begins, a reserve could hand them out.
-                for each in mine:
-                    self._consumers.ready.remove(each)
+            if self._is_unused(consumer):
+                self._background.start(self._rested(consumer, ()))
+                continue
+            # At once: until the task begins, a reserve could hand them out.
+            entries = self._consumers.withdraw(consumer)
+            mine = [Taken(entry, position) for entry in entries for position in entry.untaken if position in entry.left]
+            for entry in entries:
+                entry.untaken.clear()
+            if mine:
                 self._background.start(self._rested(consumer, mine))
 
     async def _rested(self, consumer: TopicConsumer, several: Sequence[Taken]) -> None:
-        """Give back messages that arrived with no receive waiting, and end a consumer that holds nothing.
+        """Give back messages that arrived with no receive waiting, or end a consumer of which no message is taken.
 
         What a lost consumer held is delivered again without this. An outage is logged for the calls that fail by it.
         """
@@ -242,7 +261,7 @@ class ReceivingQueue:
             refused = [each for each in held.values() if not isinstance(each, BrokerUnavailable | OutcomeUnknown)]
             if refused:
                 _throttled.warning("messages were not given back", broker=self._client.broker, error=refused[0])
-            self._consumers.ready.extend(held)
+            self._consumers.put_back(list(held))
             self._rest_later()
 
 

@@ -12,13 +12,12 @@ from contextlib import suppress
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, within
 from babelgate.brokers.pulsar.client import PARTITION
-from babelgate.brokers.pulsar.consumer import Entry, Taken, TopicConsumer, read_entries
+from babelgate.brokers.pulsar.consumer import Taken, TopicConsumer, read_entries, read_messages
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, error_reason, translate
 from babelgate.brokers.pulsar.message import EXPIRED, ReadMessage
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
-from babelgate.runtime import turns
 
 _PROBES = 5
 """How often a reserve that does not wait, or has just given a permit, asks the broker what it has, with pauses, while
@@ -84,7 +83,7 @@ class PermitReceiver:
             raise translate(error, client.broker, written=False) from error
         finally:
             if not deliveries:
-                consumers.ready.extendleft(reversed(taken))
+                consumers.put_back(taken)
             consumers.waiting -= 1
 
     async def _take(self, taken: list[Taken], limit: int, until: float) -> None:
@@ -139,13 +138,13 @@ class PermitReceiver:
             asked = 0
             for consumer, left in await self._consumers.undelivered():
                 free = left - max(consumer.permits, 0)
-                count = min(free, limit - len(taken) - len(self._consumers.ready) - asked, step)
+                count = min(free, limit - len(taken) - self._consumers.ready_count - asked, step)
                 if count > 0 and consumer.is_open:
                     consumer.flow(count)
                     asked += count
             if asked:
                 await self._arrivals(asked)
-            if not self._consumers.ready:
+            if not self._consumers.has_ready:
                 return
             self._consumers.pop(taken, limit)
             step *= 2
@@ -154,16 +153,15 @@ class PermitReceiver:
     async def _arrivals(self, count: int) -> None:
         """Wait until ``count`` messages are ready, or none comes for a while."""
         loop = asyncio.get_running_loop()
-        while (before := len(self._consumers.ready)) < count:
+        while (before := self._consumers.ready_count) < count:
             await self._consumers.wait(loop.time() + _QUIET_SECONDS)
-            if len(self._consumers.ready) == before:
+            if self._consumers.ready_count == before:
                 await self._consumers.undelivered()
-                if len(self._consumers.ready) == before:
+                if self._consumers.ready_count == before:
                     return
 
     async def _deliveries(self, taken: Sequence[Taken]) -> list[Delivery]:
-        entries = list({each.entry.place: each.entry for each in taken}.values())
-        await turns.mapped(Entry.messages, entries, size=lambda entry: entry.bytes)
+        await read_messages(taken)
         made = []
         for each in taken:
             message = each.entry.message(each.position)

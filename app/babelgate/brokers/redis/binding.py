@@ -143,8 +143,10 @@ class RedisBinding:
         return self.server.version
 
     async def open(self) -> None:
-        """Connect; raises BrokerUnavailable, and ConfigError for a cluster or a server that is too old."""
+        """Connect. Raises BrokerUnavailable, also when it is closed meanwhile, and ConfigError for a cluster or a
+        server that is too old."""
         await self.server.open()
+        self.server.check_open()
         self._due_items.start()
 
     async def close(self) -> None:

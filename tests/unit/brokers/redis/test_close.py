@@ -43,3 +43,16 @@ async def test_a_reserve_whose_reply_is_lost_in_a_close_names_the_cause() -> Non
     with pytest.raises(BrokerUnavailable, match="the gateway disconnects") as raised:
         await binding._reserve(RedisQueue(layout, b"q"), 1, 30)
     assert isinstance(raised.value.__cause__, OutcomeUnknown)
+
+
+async def test_an_open_that_ends_after_a_close_looks_for_nothing_due() -> None:
+    binding = connect("cache", "redis://127.0.0.1:1", {}, now_ms)
+
+    async def closed_meanwhile() -> None:
+        await binding.close()
+
+    server: Any = binding.server
+    server.open = closed_meanwhile
+    with pytest.raises(BrokerUnavailable, match="the gateway disconnects"):
+        await binding.open()
+    assert binding._due_items._task is None
