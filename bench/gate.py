@@ -1,8 +1,9 @@
 """``python -m bench.gate``: fails when a message costs more CPU than the repository says, in bare requests.
 
 Each try measures the bare application and then the case, and takes their ratio: what else the machine does stretches
-both. The least ratio of the tries counts; a case that would fail is tried more often. ``--write`` replaces the ratios
-in ``ratios.json``. The load is that of the Python generator, which needs no package.
+both. The median ratio of the tries is what ``--write`` puts in ``ratios.json``. The least one is compared with it, since
+what stretches a case is no fault of the gateway; a case that would fail is tried more often. The load is that of the
+Python generator, which needs no package.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import json
 import math
+import statistics
 import sys
 import tempfile
 from collections import defaultdict
@@ -74,13 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     written = dict.fromkeys(CASES, math.inf) if asked.write else json.loads(RATIOS.read_text())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         taken = runner.run(tries(asked.tries, asked.scale, written))
-    least = {name: min(ratios) for name, ratios in taken.items()}
+    medians = {name: round(statistics.median(ratios), 2) for name, ratios in taken.items()}
     for name, ratios in taken.items():
-        print(f"{name}: {least[name]:.2f} times the CPU of a bare request ({', '.join(f'{r:.2f}' for r in ratios)})")
+        print(f"{name}: {medians[name]} times the CPU of a bare request ({', '.join(f'{r:.2f}' for r in ratios)})")
     if asked.write:
-        RATIOS.write_text(json.dumps({name: round(ratio, 2) for name, ratio in least.items()}, indent=2) + "\n")
+        # Not the least: where something stretched the bare application alone, no later run reaches that ratio again.
+        RATIOS.write_text(json.dumps(medians, indent=2) + "\n")
         return 0
-    found = worse(least, written)
+    found = worse({name: min(ratios) for name, ratios in taken.items()}, written)
     print("\n".join(found), file=sys.stderr)
     return int(bool(found))
 
