@@ -1,9 +1,9 @@
 """``python -m bench.gate``: fails when a message costs more CPU than the repository says, in bare requests.
 
 Each try measures the bare application and then the case, and takes their ratio: what else the machine does stretches
-both. The median ratio of the tries is what ``--write`` puts in ``ratios.json``. The least one is compared with it, since
-what stretches a case is no fault of the gateway; a case that would fail is tried more often. The load is that of the
-Python generator, which needs no package.
+both. ``--write`` puts the median ratio of the tries into ``ratios.json``. The least one is compared with it, since what
+stretches a case is no fault of the gateway; a case that would fail is tried more often. The load is that of the Python
+generator, which needs no package.
 """
 
 from __future__ import annotations
