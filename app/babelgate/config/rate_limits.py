@@ -26,7 +26,10 @@ class RateSettings(Section):
         default=None, description="Bytes of published messages a second, as they are sent. None: no limit."
     )
     burst_seconds: int = Field(
-        default=1, ge=1, le=86_400, description="After a pause, what so many seconds bring may come at once."
+        default=1,
+        ge=1,
+        le=86_400,
+        description="After a pause, as much may come at once as the limits allow in this number of seconds.",
     )
     max_message_bytes: int | None = Field(
         default=None, ge=64, description="Size of one message, as it is sent; `limits.max_message_bytes` holds as well."

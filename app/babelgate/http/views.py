@@ -108,7 +108,9 @@ class RateTermsView(View):
     requests_per_second: float | None = Field(description="Requests a second, whatever they ask for.")
     messages_per_second: float | None = Field(description="Published messages a second.")
     bytes_per_second: float | None = Field(description="Bytes of published messages a second.")
-    burst_seconds: int = Field(description="After a pause, what so many seconds bring may come at once.")
+    burst_seconds: int = Field(
+        description="After a pause, as much may come at once as the limits allow in this number of seconds."
+    )
     max_message_bytes: int | None = Field(description="Size of one message as it is sent.")
     max_receives: int | None = Field(description="Receives at a time, as `counted_in` says.")
     max_streams: int | None = Field(description="Streams at a time, as `counted_in` says.")
