@@ -2453,7 +2453,7 @@ type Queue struct {
 
 // QueueLimits The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`.
 type QueueLimits struct {
-	// BurstSeconds After a pause, what so many seconds bring may come at once.
+	// BurstSeconds After a pause, as much may come at once as the limits allow in this number of seconds.
 	BurstSeconds int64 `json:"burst_seconds"`
 
 	// BytesPerSecond Bytes of published messages a second.
@@ -2525,7 +2525,7 @@ type QueueRates struct {
 
 // RateTerms Rates and other limits; `null`: no limit.
 type RateTerms struct {
-	// BurstSeconds After a pause, what so many seconds bring may come at once.
+	// BurstSeconds After a pause, as much may come at once as the limits allow in this number of seconds.
 	BurstSeconds int64 `json:"burst_seconds"`
 
 	// BytesPerSecond Bytes of published messages a second.

@@ -8760,7 +8760,7 @@ namespace Babelgate.Client.Generated
         /// <br/>is shown once; `state_dir` keeps its SHA-256. The token is valid at this process, at those that `told` counts, and
         /// <br/>within a second at those that share `state_dir`.
         /// <br/>
-        /// <br/>Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
+        /// <br/>A caller grants only rights that it has itself: `manage`, and each right that is granted, are required on all queues
         /// <br/>of `rights`.
         /// <br/>
         /// <br/>With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages of these
@@ -15361,7 +15361,7 @@ namespace Babelgate.Client.Generated
         public double? BytesPerSecond { get; set; } = default!;
 
         /// <summary>
-        /// After a pause, what so many seconds bring may come at once.
+        /// After a pause, as much may come at once as the limits allow in this number of seconds.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("burst_seconds")]
@@ -15556,7 +15556,7 @@ namespace Babelgate.Client.Generated
         public double? BytesPerSecond { get; set; } = default!;
 
         /// <summary>
-        /// After a pause, what so many seconds bring may come at once.
+        /// After a pause, as much may come at once as the limits allow in this number of seconds.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("burst_seconds")]

@@ -532,7 +532,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets burst_seconds
      *
-     * @param int $burst_seconds After a pause, what so many seconds bring may come at once.
+     * @param int $burst_seconds After a pause, as much may come at once as the limits allow in this number of seconds.
      *
      * @return self
      */

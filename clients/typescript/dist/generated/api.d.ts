@@ -975,7 +975,7 @@ export interface paths {
          *     is shown once; `state_dir` keeps its SHA-256. The token is valid at this process, at those that `told` counts, and
          *     within a second at those that share `state_dir`.
          *
-         *     Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
+         *     A caller grants only rights that it has itself: `manage`, and each right that is granted, are required on all queues
          *     of `rights`.
          *
          *     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages of these
@@ -3827,7 +3827,7 @@ export interface components {
             /**
              * Burst Seconds
              * Format: int64
-             * @description After a pause, what so many seconds bring may come at once.
+             * @description After a pause, as much may come at once as the limits allow in this number of seconds.
              */
             burst_seconds: number;
             /**
@@ -3938,7 +3938,7 @@ export interface components {
             /**
              * Burst Seconds
              * Format: int64
-             * @description After a pause, what so many seconds bring may come at once.
+             * @description After a pause, as much may come at once as the limits allow in this number of seconds.
              */
             burst_seconds: number;
             /**

@@ -31,7 +31,7 @@ class QueueLimits:
             requests_per_second (float | None): Requests a second, whatever they ask for.
             messages_per_second (float | None): Published messages a second.
             bytes_per_second (float | None): Bytes of published messages a second.
-            burst_seconds (int): After a pause, what so many seconds bring may come at once.
+            burst_seconds (int): After a pause, as much may come at once as the limits allow in this number of seconds.
             max_message_bytes (int | None): Size of one message as it is sent.
             max_receives (int | None): Receives at a time, as `counted_in` says.
             max_streams (int | None): Streams at a time, as `counted_in` says.

@@ -155,8 +155,8 @@ def sync_detailed(
     `told` counts, and
     within a second at those that share `state_dir`.
 
-    Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
-    on all queues
+    A caller grants only rights that it has itself: `manage`, and each right that is granted, are
+    required on all queues
     of `rights`.
 
     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
@@ -200,8 +200,8 @@ def sync(
     `told` counts, and
     within a second at those that share `state_dir`.
 
-    Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
-    on all queues
+    A caller grants only rights that it has itself: `manage`, and each right that is granted, are
+    required on all queues
     of `rights`.
 
     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
@@ -240,8 +240,8 @@ async def asyncio_detailed(
     `told` counts, and
     within a second at those that share `state_dir`.
 
-    Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
-    on all queues
+    A caller grants only rights that it has itself: `manage`, and each right that is granted, are
+    required on all queues
     of `rights`.
 
     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
@@ -285,8 +285,8 @@ async def asyncio(
     `told` counts, and
     within a second at those that share `state_dir`.
 
-    Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
-    on all queues
+    A caller grants only rights that it has itself: `manage`, and each right that is granted, are
+    required on all queues
     of `rights`.
 
     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages

@@ -169,7 +169,7 @@ public class TokensApi {
 
   /**
    * Make a token
-   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
+   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  A caller grants only rights that it has itself: &#x60;manage&#x60;, and each right that is granted, are required on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
    * @param tokenRequest  (required)
    * @return IssuedToken
    * @throws ApiException if fails to make API call
@@ -180,7 +180,7 @@ public class TokensApi {
 
   /**
    * Make a token
-   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
+   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  A caller grants only rights that it has itself: &#x60;manage&#x60;, and each right that is granted, are required on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
    * @param tokenRequest  (required)
    * @param headers Optional headers to include in the request
    * @return IssuedToken
@@ -193,7 +193,7 @@ public class TokensApi {
 
   /**
    * Make a token
-   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
+   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  A caller grants only rights that it has itself: &#x60;manage&#x60;, and each right that is granted, are required on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
    * @param tokenRequest  (required)
    * @return ApiResponse&lt;IssuedToken&gt;
    * @throws ApiException if fails to make API call
@@ -204,7 +204,7 @@ public class TokensApi {
 
   /**
    * Make a token
-   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
+   * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  A caller grants only rights that it has itself: &#x60;manage&#x60;, and each right that is granted, are required on all queues of &#x60;rights&#x60;.  With &#x60;page&#x60; it is a token for a web page, where anyone can read it: it can only publish, from pages of these origins, at most &#x60;per_minute&#x60; messages of at most &#x60;max_message_bytes&#x60;.
    * @param tokenRequest  (required)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;IssuedToken&gt;

@@ -212,7 +212,7 @@ public class QueueLimits {
   }
 
   /**
-   * After a pause, what so many seconds bring may come at once.
+   * After a pause, as much may come at once as the limits allow in this number of seconds.
    * @return burstSeconds
    */
   @jakarta.annotation.Nonnull
